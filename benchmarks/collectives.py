@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from harness.calibrate.ranks import enclosed, group_of_all, on_ranks
-from harness.engine.exchange.workers import Workers
+from harness.engine.exchange.collectives import Workers
 
 PAYLOAD_SHARE = 1448 / 1514  # of Ethernet frames at MTU 1500 with TCP timestamps
 GRADIENT_BYTES = 45_000_000

@@ -98,7 +98,7 @@ class Step:
         self.buffer.copy_(self.grad)
 
     def work(self) -> None:
-        self.reduction.reduce(self.step, 0, self.laid)
+        self.reduction.reduce_bucket(self.step, 0, self.laid)
         self.step += 1
 
 

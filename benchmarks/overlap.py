@@ -25,14 +25,14 @@ from compressors import kernels
 from controllers.fixed import Fixed
 from harness.calibrate.ranks import enclosed, group_of_all, on_ranks
 from harness.clock import Clock
+from harness.engine.exchange.bucket_lanes import Exchange
+from harness.engine.exchange.collectives import Workers
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
-from harness.engine.exchange.thread import Exchange
-from harness.engine.exchange.workers import Workers
 from harness.engine.training.course import without_data
 from harness.engine.training.gradients import Replayed
 from harness.engine.training.pace import Paced
-from harness.engine.training.step import observed
+from harness.engine.training.step import StepExchange
 
 WIDTH, LAYERS = 256, 32  # 8.4 MB of gradients
 BUCKET_MB = 0.25  # one layer
@@ -75,13 +75,12 @@ class Replay:
 
     def step(self, after_backward: bool, backward_s: float) -> Taken:
         dist.barrier()
-        exchange, clock = self.exchange, self.exchange.clock
-        exchange.after_backward = after_backward
-        begin = clock.now()
-        exchange.begin(Paced(0.0, backward_s).release(begin))
+        self.exchange.after_backward = after_backward
+        one = StepExchange(self.exchange, self.exchange.clock)
+        begin = self.exchange.clock.now()
+        one.begin(begin, Paced(0.0, backward_s).release(begin))
         self._gradients.compute(self._step)
-        took, end = exchange.finish(), clock.now()
-        exchange.observe(observed(self._step, begin, end, took, exchange.workers.world_size, 1.0))
+        _, took, end = one.end(self._step)
         self._step += 1
         return Taken(end - took.compute_end, took.comm_s, took.compress_s)
 

@@ -26,8 +26,8 @@ from harness.calibrate.ranks import enclosed, group_of_all, on_ranks
 from harness.clock import Clock
 from harness.emulation import links
 from harness.emulation.star import Star
-from harness.engine.exchange.communicated import Communicated
-from harness.engine.exchange.workers import Workers
+from harness.engine.exchange.collectives import Workers
+from harness.engine.exchange.stats import CollectivesTable
 from harness.records.run_directory import Table
 from harness.runner import delivery
 from harness.runner.first_process import POLL_S
@@ -59,7 +59,7 @@ def of_rank(folder: str, steps: int) -> tuple[Cost, Cost]:
     """Medians of a step with rows and of one without."""
     clock, workers = Clock(), Workers(group_of_all())
     clock.start()
-    rows = Communicated(Path(folder), workers.rank, workers, clock)
+    rows = CollectivesTable(Path(folder), workers.rank, workers, clock)
     bucket = torch.ones(BUCKET_BYTES // 4)
 
     def step(forget: Callable[[], object]) -> None:
@@ -70,7 +70,7 @@ def of_rank(folder: str, steps: int) -> tuple[Cost, Cost]:
 
     step(workers.counted.clear)  # the first finds the connections cold
     turns = [
-        (cost(partial(step, partial(rows.told, 0.0))), cost(partial(step, workers.counted.clear)))
+        (cost(partial(step, partial(rows.write, 0.0))), cost(partial(step, workers.counted.clear)))
         for _ in range(steps)
     ]
     proved, bare = zip(*turns, strict=True)

@@ -32,8 +32,8 @@ from harness.config.refused import in_a_line
 from harness.config.run import Run
 from harness.config.sweep import OF_A_METHOD
 from harness.config.typed import BadSetting, require
-from harness.engine.exchange.thread import Exchange, ExchangeError
-from harness.engine.exchange.workers import Workers
+from harness.engine.exchange.bucket_lanes import Exchange, ExchangeError
+from harness.engine.exchange.collectives import Workers
 from harness.engine.training.build import assembled, reduction_of
 from harness.engine.training.saving import SEEN, load_parts, with_state
 from harness.engine.training.state import load_state_dict, state_dict
@@ -168,11 +168,11 @@ class Attached:
                 self._begin()
 
     def _after_forward(self, model: nn.Module, inputs: object, outputs: object) -> None:
-        if self._step.under_way and not self._handed_over:
+        if self._step.began is not None and not self._handed_over:
             self.exchange.begin_backward()
 
     def _begin(self) -> None:
-        if not self._step.under_way:
+        if self._step.began is None:
             self._overflow_at = None
             self._step.begin(self.exchange.clock.now())
 
@@ -188,7 +188,7 @@ class Attached:
             self._finish()
         self._begin()
         if bucket.index() == 0:
-            scale = self._loss_scale.value()
+            scale = self._loss_scale.take()
             # All ranks must decide alike, also those that have run out of batches.
             may_overflow = self._loss_scale.was_used or self.model._join_config.enable
             reduction, device = self.exchange.reduction, bucket.buffer().device
@@ -240,7 +240,10 @@ class Attached:
         return ExchangeError(reason)
 
     def _before_update(self, optimizer: Optimizer, *given: object) -> None:
-        groups = [group for group in optimizer.param_groups if self._owns(group["params"])]
+        groups = []
+        for group in optimizer.param_groups:
+            if not self._parameters.isdisjoint(map(id, group["params"])):
+                groups.append(group)
         if not groups:
             return
         self._finish()
@@ -256,15 +259,11 @@ class Attached:
             does = f"0 with {self.method}, which does its work"
             require(momentum == 0, "the optimizer's momentum", momentum, does)
 
-    def _owns(self, parameters: list[Tensor]) -> bool:
-        return any(id(parameter) in self._parameters for parameter in parameters)
-
     def _finish(self) -> None:
         """Sum up the exchange that backward has ended with, and show the controller."""
-        if not (self._step.under_way and self._handed_over):
+        if self._step.began is None or not self._handed_over:
             return
         self._handed_over = False
-        self._loss_scale.forget()
         if self._unused is not None:
             self._unused.restore()
         if self._overflow_at is None:

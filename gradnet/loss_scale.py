@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.amp import GradScaler
 from torch.futures import Future
 
+from harness.engine.exchange.bucket_lanes import future_of
 from harness.engine.exchange.reduction import Reduction
-from harness.engine.exchange.thread import future_of
 
 _watchers: list["LossScale"] = []
 _scale_of_torch = GradScaler.scale
@@ -36,7 +36,7 @@ class LossScale:
     """The GradScaler that scaled the loss of the backward pass in progress, if any.
 
     GradScaler has no hooks. Its `scale` method is wrapped while a `LossScale` is open. `scaler` is
-    None when no enabled scaler was used since the last `forget`.
+    None if no enabled scaler was used since the last `take`.
     """
 
     def __init__(self) -> None:
@@ -46,14 +46,14 @@ class LossScale:
             GradScaler.scale = _scale  # type: ignore[method-assign, assignment]
         _watchers.append(self)
 
-    def value(self) -> float:
-        """Return the scale of this backward pass; 1 if the loss is not scaled."""
-        self.was_used = self.was_used or self.scaler is not None
-        return 1.0 if self.scaler is None else self.scaler.get_scale()
+    def take(self) -> float:
+        """Return the scale of this backward pass, 1 if its loss is not scaled, and forget it.
 
-    def forget(self) -> None:
-        """Expect the next backward pass, whose loss may be scaled by another scaler or by none."""
-        self.scaler = None
+        The loss of the next pass may be scaled by another scaler or by none.
+        """
+        scaler, self.scaler = self.scaler, None
+        self.was_used = self.was_used or scaler is not None
+        return 1.0 if scaler is None else scaler.get_scale()
 
     def close(self) -> None:
         """Stop watching; the last one to close gives GradScaler its own method back."""

@@ -27,7 +27,7 @@ OWNERS = {
     "wandb": {"harness/trackers/wandb.py"},
     "mlflow": {"harness/trackers/mlflow.py"},
     "torch.distributed": {
-        "harness/engine/exchange/workers.py",  # collectives
+        "harness/engine/exchange/backends/",  # collectives
         "harness/engine/training/worker.py",  # start-up and leaving
         "harness/engine/training/replica.py",  # DDP, evaluation
         "harness/runner/launch.py",  # agents

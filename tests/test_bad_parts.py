@@ -19,8 +19,8 @@ from compressors.base import Bucket, Compressor, Reduced, Workers
 from compressors.checks import BadPart
 from controllers.base import Controller
 from harness.config.settings import BadSetting
-from harness.engine.exchange.decisions import density_of, horizon_of, state_of
 from harness.engine.exchange.feedback import NoFeedback, Residual
+from harness.engine.exchange.reduction import density_of, horizon_of, state_of
 from harness.runner.run import Outcome, failure_report
 from profiles.base import Extremes, Link, Profile
 from tests.controllers.observations import seen

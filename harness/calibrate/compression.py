@@ -153,7 +153,7 @@ def seconds_of(
         reduction.open(None)
         time.sleep(pause_s)
         workers.begin()
-        reduction.reduce(done, 0, bucket)
+        reduction.reduce_bucket(done, 0, bucket)
         workers.end()
         done += 1
     return sum(op.compress_s for op in workers.ops) / (done - WARM)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from harness.calibrate.links import Sample
-from harness.engine.exchange.workers import CHUNK_BYTES
+from harness.engine.exchange.backends.gloo import CHUNK_BYTES
 from harness.virtual.ring_finish import last_packet, packet_bytes
 from harness.virtual.tcp_flows import segments
 

@@ -21,8 +21,8 @@ import torch.distributed as dist
 from harness.calibrate.ranks import group_of_all, on_ranks
 from harness.clock import Clock
 from harness.emulation import user_namespace
-from harness.engine.exchange.wire import CollectiveThread
-from harness.engine.exchange.workers import Workers
+from harness.engine.exchange.bucket_lanes import CollectiveThread
+from harness.engine.exchange.collectives import Workers
 from harness.locks import machine_to_ourselves
 from harness.records import environment
 

@@ -6,7 +6,7 @@ from typing import Any
 from controllers.base import Observation
 from harness.contract.laws import Law, Make, demand
 from harness.contract.observations import seen
-from harness.engine.exchange.decisions import density_of, state_of
+from harness.engine.exchange.reduction import density_of, state_of
 
 KINDS = ("log-normal", "heavy", "constant", "zero", "rising", "falling", "jumping")
 TIMES = ("time_s", "comm_s", "exposed_s", "compress_s", "compute_s", "backward_s",

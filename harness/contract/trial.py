@@ -11,7 +11,7 @@ from compressors.checks import BadPart, refuse
 from harness.contract.activations import there_and_back
 from harness.contract.reductions import ThreadReplica, gradient
 from harness.contract.threads import ThreadMeeting, ThreadWorkers
-from harness.engine.exchange.decisions import density_of, state_of
+from harness.engine.exchange.reduction import density_of, state_of
 from profiles.base import WAYS, Extremes, Link
 from profiles.limits import LEAST_MBIT, MOST_DELAY_MS, MOST_MBIT
 

@@ -30,7 +30,7 @@ from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 from harness.config.typed import leaves
 from harness.emulation.dumbbell import Dumbbell
-from harness.engine.exchange.exchange_stats import Exchanged
+from harness.engine.exchange.stats import Exchanged
 from harness.engine.training.train import UNSETTLED_STEPS, Loop
 from harness.records.run_directory import TABLES, Table
 from harness.reporting.analysis import load

@@ -51,13 +51,6 @@ def values(row: Any, of_class: type) -> dict[str, Any]:
     return {name: getattr(row, name) for name in of(of_class)}
 
 
-def emulated(row: Any, of_class: type, dilation: float) -> dict[str, Any]:
-    """Return values of `row` in the columns of `of_class`, with real seconds as emulated ones."""
-    found = values(row, of_class)
-    scale = {name: 1 / dilation for name in found if unit(name) == "s"}
-    return {name: value * scale.get(name, 1) for name, value in found.items()}
-
-
 @cache
 def unit(name: str) -> str:
     """Return the unit at the end of a column's name, or ""."""

@@ -54,7 +54,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.engine.exchange.workers import CHUNK_BYTES
+from harness.engine.exchange.backends.gloo import CHUNK_BYTES
 from harness.virtual.bandwidth_shares import BandwidthShares
 from harness.virtual.link_states import LinkState, LinkStates
 from harness.virtual.noise import Noise

@@ -1,8 +1,8 @@
 """The exchange of a rank's gradients in virtual time.
 
-What `harness.engine.exchange.thread.Exchange` does over packets with a thread and a clock: buckets
-are reduced in order, once backward has ended; `harness.virtual.lanes` then says when, and the clock
-of the rank goes on to where all lanes have ended.
+`harness.engine.exchange.bucket_lanes.Exchange` does the same over packets with threads and a real
+clock. Here buckets are reduced in order, once backward has ended; `harness.virtual.lanes` then lays
+out the times, and the clock of the rank advances to the end of all lanes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +15,9 @@ from torch import Tensor
 from controllers.base import Observation
 from harness.clock import RankClock
 from harness.config.lanes import Lanes
-from harness.engine.exchange.clocks import Clocks
-from harness.engine.exchange.exchange_stats import Exchanged
+from harness.engine.exchange.bucket_lanes import Charge
 from harness.engine.exchange.reduction import BucketBuffers, Reduction
-from harness.engine.exchange.runner import Charge
+from harness.engine.exchange.stats import Clocks, Exchanged
 from harness.engine.training.pace import Release
 from harness.records.run_directory import Span
 from harness.virtual import valueless
@@ -126,15 +125,13 @@ class VirtualExchange:
         begin_s, forward_s = computed.begin_s, computed.forward_s - computed.begin_s
         work = Work(begin_s, forward_s, parts_s, done.opening, done.buckets)
         did = self.workers.meet_own(work, self._timed)
-        self._did, self._durations_s = did, did.durations_s()
+        self._did, self._durations_s = did, did.durations_s
         self._took = Exchanged(
             compute_end=computed.backward_s,
             backward_s=computed.backward_s - computed.forward_s,
             late_s=0.0,
             overlap_window_s=0.0 if self.after_backward else sum(parts_s[1:]),
-            compress_s=did.took_s("compress"),
-            comm_s=did.took_s("communicate"),
-            exposed_s=did.exposed_s(),
+            **did.totals()._asdict(),
             **done.told,
         )
 
@@ -176,9 +173,7 @@ class VirtualExchange:
             "sent_bytes": workers.sent_bytes - sent,
             "received_bytes": workers.received_bytes - received,
             "dense_bytes": 4 * sum(laid.buffer.numel() for laid, _ in self._held),
-            "density": reduction.density,
-            "achieved_density": reduction.achieved_density(),
-            **reduction.norms()._asdict(),
+            **reduction.outcome(),
         }
         return Repeated(self._shares_done(), opening, ops, told)
 
@@ -212,7 +207,7 @@ class VirtualExchange:
             buffer.copy_(pattern)
         workers.begin(self._told_s(laid))
         with valueless.on(buffer):
-            self.reduction.reduce(self.step, index, laid)
+            self.reduction.reduce_bucket(self.step, index, laid)
         workers.end()
         ops = self._ops()
         self.cache.add(

@@ -2,7 +2,7 @@
 
 Values come first, and their times afterwards: nothing within an exchange depends on the clock. So
 every worker tells what it computed, compressed and called, and all are laid out together, as the
-program orders it (`harness.engine.exchange.order`): a device goes through forward, backward,
+program orders it (`in_turn`): a device goes through forward, backward,
 compression and decompression; collectives follow each other on the network, and begin when the last
 worker is there. Where compression has a lane of its own, backward does not wait for it.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from harness.config.lanes import Lanes
-from harness.engine.exchange.clocks import Clocks
-from harness.engine.exchange.order import in_turn
+from harness.engine.exchange.bucket_lanes import in_turn
+from harness.engine.exchange.stats import Clocks
 from harness.virtual.costs import Costs
 
 CollectiveCall = tuple[Any, ...]  # a collective of `Costs`, and what it is asked
@@ -105,4 +105,4 @@ class Layout:
             end_s = getattr(self.costs, collective)(start_s, *asked)
             early_s = self.costs.early_s(start_s, end_s, collective, *asked) if many else (0.0,)
             for worker, begin_s, early in zip(workers, begins_s, early_s, strict=True):
-                worker.send(bucket, begin_s, end_s - float(early))
+                worker.send(bucket, [(begin_s, end_s - float(early))])

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.config.local_steps import LocalSteps
 from harness.config.run import Run
-from harness.engine.exchange.exchange_stats import Exchanged
+from harness.engine.exchange.stats import Exchanged
 from harness.engine.local_steps.build import as_exchanged, in_rounds
 from harness.engine.local_steps.exchange import Fill, OuterExchange, Patterns
 from harness.engine.local_steps.rounds import Rounds

@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 from compressors.base import Bucket
 from compressors.buffers import Buffers
-from harness.engine.exchange.workers import Workers
+from harness.engine.exchange.collectives import Workers
 from tests.compressors.reductions import build, gradient, run, shapes_of, variants
 from tests.ranks import run_ranks
 

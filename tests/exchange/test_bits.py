@@ -8,10 +8,10 @@ import torch.distributed as dist
 from controllers.fixed import Fixed
 from harness.clock import Clock
 from harness.config.lanes import Lanes
+from harness.engine.exchange.bucket_lanes import Exchange
+from harness.engine.exchange.collectives import Workers
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import BucketBuffers, Reduction
-from harness.engine.exchange.thread import Exchange
-from harness.engine.exchange.workers import Workers
 from tests.compressors.reductions import build, variants
 from tests.controllers.observations import seen
 from tests.ranks import run_ranks
@@ -58,9 +58,9 @@ def told(variant: str) -> list[float]:
     for step in range(STEPS):
         reduction.open(None)
         for number, (names, buffer, views) in enumerate(buckets(step)):
-            reduction.reduce(step, number, BucketBuffers(buffer, names, views))
+            reduction.reduce_bucket(step, number, BucketBuffers(buffer, names, views))
             means += buffer.tolist()
-        means.append(reduction.achieved_density())
+        means.append(reduction.outcome()["achieved_density"])
     return [*means, float(workers.sent_bytes)]
 
 

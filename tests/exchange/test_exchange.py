@@ -13,10 +13,10 @@ from torch.nn.parallel import DistributedDataParallel
 from compressors.base import Compressor, Reduced
 from controllers.base import Controller
 from harness.clock import Clock
+from harness.engine.exchange.bucket_lanes import Exchange, ExchangeError
+from harness.engine.exchange.collectives import Workers
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import BucketBuffers, Reduction
-from harness.engine.exchange.thread import Exchange, ExchangeError
-from harness.engine.exchange.workers import Workers
 from tests.controllers.observations import seen
 from tests.ranks import run_ranks
 
@@ -286,7 +286,7 @@ def test_close_ends_the_thread():
 
 
 def test_a_hanging_collective_is_reported_by_close(monkeypatch):
-    monkeypatch.setattr("harness.engine.exchange.thread.JOIN_S", 0.2)
+    monkeypatch.setattr("harness.engine.exchange.bucket_lanes.JOIN_S", 0.2)
 
     def hang():
         model = _model()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compressors import kernels
-from harness.engine.exchange.norms import Norms, SquaredNorms, square
+from harness.engine.exchange.stats import Norms, SquaredNorms, square
 from tests.compressors.reductions import gradient
 
 

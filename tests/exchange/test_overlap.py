@@ -14,14 +14,14 @@ from torch.nn.parallel import DistributedDataParallel
 from compressors.base import Compressor, Reduced
 from controllers.base import Controller, Observation
 from harness.clock import Clock
-from harness.engine.exchange.exchange_stats import Exchanged
+from harness.engine.exchange.bucket_lanes import Exchange
+from harness.engine.exchange.collectives import Workers
 from harness.engine.exchange.feedback import Residual
 from harness.engine.exchange.reduction import Reduction
-from harness.engine.exchange.thread import Exchange
-from harness.engine.exchange.workers import Workers
+from harness.engine.exchange.stats import Exchanged
 from harness.engine.training.course import without_data
 from harness.engine.training.gradients import Replayed
-from harness.engine.training.step import observed
+from harness.engine.training.step import StepExchange
 from tests.compressors.reductions import build
 from tests.launching import until
 from tests.ranks import run_ranks
@@ -95,18 +95,15 @@ def train(compressor, bucket_mb=BUCKET_MB, agree="local", release=None, **option
     ddp.register_comm_hook(None, exchange.hook)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     source = torch.Generator().manual_seed(dist.get_rank())
-    took, buckets = [], []
+    one, took, buckets = StepExchange(exchange, exchange.clock), [], []
     for step in range(6):
         begin = exchange.clock.now()
-        exchange.begin(release(begin) if release else None)
+        one.begin(begin, release(begin) if release else None)
         loss = ddp(torch.randn(8, 64, generator=source)).square().mean()
         exchange.begin_backward()
         loss.backward()
-        took.append(exchange.finish())
+        took.append(one.end(step).took)
         buckets.append(exchange._stats.buckets)
-        exchange.observe(
-            observed(step, begin, exchange.clock.now(), took[-1], dist.get_world_size(), 1.0)
-        )
         optimizer.step()
         optimizer.zero_grad()
     exchange.close()

@@ -1,6 +1,7 @@
 """One worker's side of an exchange: what a controller is told, what is refused, what is kept."""
 
 from math import inf, isnan, nan
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -68,7 +69,7 @@ def exchange(
         buffer = torch.cat([grads[name].flatten() for name in names])
         parts = buffer.split([grads[name].numel() for name in names])
         views = [part.view(SIZES[name]) for part, name in zip(parts, names, strict=True)]
-        of.reduce(step, index, BucketBuffers(buffer, tuple(names), views))
+        of.reduce_bucket(step, index, BucketBuffers(buffer, tuple(names), views))
         means |= dict(zip(names, views, strict=True))
     return torch.cat([means[name].flatten() for name in SIZES])
 
@@ -98,7 +99,7 @@ def test_norms_are_of_the_whole_gradient_in_every_bucket_layout(compressor):
             e = flat(feedback.by_parameter())
         exchange(worker, step, LAYOUTS[min(step, 1)], grads(step))
         sent = (g + e).square().sum() - flat(feedback.by_parameter()).square().sum()
-        norms = worker.norms()
+        norms = SimpleNamespace(**worker.outcome())
         assert norms.grad_norm == pytest.approx(float(g.norm()), rel=1e-9)
         assert norms.residual_norm == pytest.approx(float(e.norm()), rel=1e-6)
         assert norms.gain == pytest.approx(float(sent / g.square().sum()), rel=1e-5)
@@ -109,7 +110,7 @@ def test_norms_are_of_the_whole_gradient_in_every_bucket_layout(compressor):
 def test_without_feedback_gain_and_captured_are_one_number():
     worker = reduction("fp16", NoFeedback(), needs_norms=True)
     exchange(worker, 0, LAYOUTS[0], grads(0))
-    norms = worker.norms()
+    norms = SimpleNamespace(**worker.outcome())
     assert norms.residual_norm == 0
     assert norms.gain == norms.captured == pytest.approx(1, abs=1e-3)
     assert norms.gain < 1
@@ -129,10 +130,12 @@ def test_measuring_changes_no_bit_of_the_result(compressor, feedback):
 
 
 def test_norms_that_no_controller_needs_are_not_taken(monkeypatch):
-    monkeypatch.setattr("harness.engine.exchange.norms.square", lambda x: 1 / 0)
+    monkeypatch.setattr("harness.engine.exchange.stats.square", lambda x: 1 / 0)
     worker = reduction()
     exchange(worker, 0, LAYOUTS[0], grads(0))
-    assert all(isnan(value) for value in worker.norms())
+    outcome = worker.outcome()
+    assert outcome.pop("density") == 0.1
+    assert all(isnan(value) for value in outcome.values())
 
 
 @pytest.mark.parametrize("bad", [nan, inf, -inf])

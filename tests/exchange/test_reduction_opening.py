@@ -7,7 +7,7 @@ import pytest
 
 from controllers.base import Controller, Observation
 from harness.engine.exchange.feedback import NoFeedback
-from harness.engine.exchange.reduction import TOLD, Reduction
+from harness.engine.exchange.reduction import MOST_DURATIONS, Reduction
 from tests.compressors.reductions import build
 from tests.compressors.threads import ThreadWorkers, together
 from tests.controllers.observations import seen
@@ -69,7 +69,7 @@ def drawn(workers: int, collectives: int) -> list[list[float]]:
     return [[draw.expovariate(1.0) for _ in range(collectives)] for _ in range(workers)]
 
 
-@pytest.mark.parametrize("collectives", [0, 1, 2, TOLD])
+@pytest.mark.parametrize("collectives", [0, 1, 2, MOST_DURATIONS])
 def test_the_delay_is_without_waiting_for_the_last_to_begin(collectives):
     durations = drawn(3, collectives)
     expected = sum(min(of_all) for of_all in zip(*durations, strict=True))
@@ -83,13 +83,15 @@ def test_a_straggler_does_not_read_as_congestion():
     assert [comm_s for comm_s, _, _ in opened(durations)] == [2, 2, 2]
 
 
-@pytest.mark.parametrize("collectives", [TOLD + 1, 2 * TOLD, 7 * TOLD - 3])
+@pytest.mark.parametrize(
+    "collectives", [MOST_DURATIONS + 1, 2 * MOST_DURATIONS, 7 * MOST_DURATIONS - 3]
+)
 def test_many_collectives_are_told_in_groups(collectives):
     durations = drawn(2, collectives)
     finest = sum(min(of_all) for of_all in zip(*durations, strict=True))
     for comm_s, _, messages in opened(durations):
         assert finest <= comm_s <= min(sum(own) for own in durations)
-        assert messages == [TOLD + 2, 1]
+        assert messages == [MOST_DURATIONS + 2, 1]
 
 
 @pytest.mark.parametrize("agree, expected", [("min", 0.1), ("mean", 0.2)])

@@ -7,7 +7,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from harness.engine.exchange.workers import CHUNK_BYTES, Workers
+from harness.engine.exchange.backends.gloo import CHUNK_BYTES
+from harness.engine.exchange.backends.nccl import Nccl
+from harness.engine.exchange.collectives import Workers
 from tests.ranks import run_ranks
 
 SIZES = (1, 2, 3, 4)
@@ -34,7 +36,7 @@ def test_all_reduce_is_the_mean_and_counts_ring_bytes(size):
 def _gather(lengths, padded):
     workers = _workers()
     if padded:  # what a GPU uses, over gloo
-        workers._ring = workers._padded
+        workers.backend = Nccl()
     mine = lengths[workers.rank]
     generator = torch.Generator().manual_seed(workers.rank)
     values = torch.randn(mine, generator=generator)

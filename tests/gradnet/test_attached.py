@@ -18,8 +18,8 @@ import gradnet
 from controllers.base import Observation
 from harness.clock import Clock
 from harness.config.typed import BadSetting
-from harness.engine.exchange.thread import Exchange
-from harness.engine.exchange.workers import Workers
+from harness.engine.exchange.bucket_lanes import Exchange
+from harness.engine.exchange.collectives import Workers
 from harness.engine.training.build import reduction_of
 from harness.engine.training.pace import MeasuredPace
 from harness.engine.training.replica import Distributed

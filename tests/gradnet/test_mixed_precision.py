@@ -8,7 +8,7 @@ from torch.amp import GradScaler
 from torch.nn.parallel import DistributedDataParallel
 
 import gradnet
-from harness.engine.exchange.thread import ExchangeError
+from harness.engine.exchange.bucket_lanes import ExchangeError
 from tests.ranks import run_ranks
 
 LR = 0.1

@@ -66,7 +66,7 @@ def among_workers(name: str, bucket_mb: float) -> list[torch.Tensor]:
         fill(flat, drawn(step, workers.rank, flat.weights.numel()))
         reduction.open(None)
         for index, part in enumerate(flat.laid):
-            reduction.reduce(step, index, part)
+            reduction.reduce_bucket(step, index, part)
         return of(flat)
 
     return [together(WORKERS, partial(work, step))[0] for step in range(STEPS)]

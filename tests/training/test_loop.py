@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from controllers.fixed import Fixed
-from harness.engine.exchange.exchange_stats import Exchanged
+from harness.engine.exchange.stats import Exchanged
 from harness.engine.training.pace import MeasuredPace
 from harness.engine.training.rest import Rest, no_checkpoint
 from harness.engine.training.stopping import StopSchedule

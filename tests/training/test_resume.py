@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from harness.clock import Clock
 from harness.config.settings import BadSetting, Settings, deciding
-from harness.engine.exchange.workers import Workers
+from harness.engine.exchange.collectives import Workers
 from harness.engine.training.build import build_loop
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed

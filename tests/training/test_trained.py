@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from compressors.dense import Dense
 from controllers.fixed import Fixed
 from harness.clock import Clock
+from harness.engine.exchange.bucket_lanes import Exchange
+from harness.engine.exchange.collectives import Workers
 from harness.engine.exchange.feedback import NoFeedback
 from harness.engine.exchange.reduction import BucketBuffers, Reduction
-from harness.engine.exchange.thread import Exchange
-from harness.engine.exchange.workers import Workers
 from harness.engine.training.course import Course
 from harness.engine.training.gradients import Trained
 from harness.engine.training.replica import Distributed

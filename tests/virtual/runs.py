@@ -12,7 +12,7 @@ from harness.clock import Clock
 from harness.config.run import Run
 from harness.config.scales import composed
 from harness.config.settings import Settings
-from harness.engine.exchange.workers import Workers
+from harness.engine.exchange.collectives import Workers
 from harness.engine.training.build import build_loop
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed

@@ -6,7 +6,7 @@ from math import inf, sqrt
 import numpy as np
 import pytest
 
-from harness.engine.exchange.workers import CHUNK_BYTES
+from harness.engine.exchange.backends.gloo import CHUNK_BYTES
 from harness.virtual.loss import tcp_bytes_per_s
 from harness.virtual.routes import DumbbellRoutes
 from harness.virtual.tcp_flows import TcpFlows

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from harness.config.lanes import Lanes
-from harness.engine.exchange.clocks import Clocks, merged, overlap_s
-from harness.engine.exchange.order import in_turn
+from harness.engine.exchange.bucket_lanes import in_turn
+from harness.engine.exchange.stats import Clocks, merged, overlap_s
 from harness.reporting.analysis import load
 from harness.virtual.lanes import LaneOp, Layout, Work
 from profiles.static import Static
@@ -61,7 +61,7 @@ def test_two_buckets_of_one_collective_are_laid_out_as_by_hand(
     assert spans(worker, "backward") == backward
     assert spans(worker, "compress") == compress
     assert spans(worker, "communicate") == sent
-    assert worker.end_s == 10 + end_s and worker.exposed_s() == exposed_s
+    assert worker.end_s == 10 + end_s and worker.totals().exposed_s == exposed_s
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_nothing_is_compressed_before_the_density_is_agreed_on():
     worker = laid_out([BUCKET], FREE, opening=opening)
     assert spans(worker, "communicate")[0] == pytest.approx((0, 2.5))
     assert spans(worker, "compress")[0] == pytest.approx((2.5, 3))
-    assert worker.durations_s() == pytest.approx([1.0])
+    assert worker.durations_s == pytest.approx([1.0])
 
 
 def random_work(source: random.Random, calls: list[int], begin_s: float) -> Work:
@@ -142,7 +142,7 @@ def keeps_its_lanes(worker: Clocks) -> None:
     if worker.lanes.on_device:
         busy_s = sum(end_s - start_s for start_s, end_s in computed + compressed)
         took_s = worker.end_s - worker.begin_s
-        assert took_s == pytest.approx(busy_s + worker.exposed_s())
+        assert took_s == pytest.approx(busy_s + worker.totals().exposed_s)
 
 
 def test_the_order_of_turns_is_that_of_the_program():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.engine.exchange.workers import CHUNK_BYTES
+from harness.engine.exchange.backends.gloo import CHUNK_BYTES
 from harness.virtual.noise import Noise
 from harness.virtual.ring_finish import ring_ends_s
 from profiles.static import Static

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from compressors.base import Bucket
 from compressors.buffers import Buffers
 from harness.config.lanes import Lanes
-from harness.engine.exchange.clocks import LaneSpan
-from harness.engine.exchange.workers import Workers
+from harness.engine.exchange.collectives import Workers
+from harness.engine.exchange.stats import LaneSpan
 from harness.virtual.lanes import Layout, Work
 from harness.virtual.noise import Noise
 from harness.virtual.workers import SimulatedWorkers

@@ -1,16 +1,21 @@
-"""Collectives as an algorithm sees them: tensors packed, bytes counted, whatever carries them.
+"""Collectives as an algorithm sees them: tensors packed, bytes counted, over any backend.
 
 Sizes are per rank and direction: a ring all-reduce of b bytes sends 2(P-1)/P b; an all-gather sends
 what the next rank does not own and receives what is not its own; an all-to-all sends and receives
 what has another rank at its other end.
 """
 
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from harness.engine.exchange.processor_waits import Uncounted
+from harness.engine.exchange.backends import ProcessGroup, backend_of
+from harness.engine.exchange.processor_waits import ProcessorWaits
 
 
 class Collectives(ABC):
@@ -24,24 +29,27 @@ class Collectives(ABC):
     device: torch.device
     sent_bytes: int = 0
     received_bytes: int = 0
-    processor_waits: Uncounted = Uncounted()  # of the threads that communicate
+    processor_waits: ProcessorWaits | None = None  # of the threads that communicate, if counted
 
     @abstractmethod
     def _all_reduce(self, tensor: Tensor, op: str) -> None:
-        """Replace `tensor` by the `sum` or `min` of everybody's."""
+        """Replace `tensor` by the `sum` or `min` over workers."""
 
     @abstractmethod
     def _all_gather_v(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
-        """Everybody's piece, uint8 of `sizes` bytes, by rank; they are only read."""
+        """Every worker's piece, uint8 of `sizes` bytes, by rank; callers only read them."""
 
     @abstractmethod
     def _all_to_all(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
-        """Send `outgoing[p]` elements of `mine` to every p, in order; what `incoming` says came."""
+        """Send `outgoing[p]` elements of `mine` to every worker p, in order.
+
+        Return the elements that arrived, `incoming[p]` from worker p.
+        """
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
-        """Mean (multiplied by 1/P first, as DDP does) or sum, in the tensor's own memory.
+        """Return the mean (multiplied by 1/P first, as DDP does) or sum, in the tensor's memory.
 
-        Added up in the tensor's type, in an order of the ring's: P - 1 roundings.
+        The backend adds in the tensor's type, in the order of its ring: P - 1 roundings.
         """
         if op == "mean":
             tensor.mul_(1 / self.world_size)
@@ -50,21 +58,21 @@ class Collectives(ABC):
         return tensor
 
     def agree(self, value: float, how: str) -> float:
-        """One value for all: `how` is `min` or `mean` of theirs."""
+        """Return the `min` or `mean` of all workers' values, as `how` says."""
         if how == "min":
             return self.all_reduce_min([value])[0]
         shared = torch.tensor([value], dtype=torch.float64, device=self.device)
         return self.all_reduce(shared, op="sum").item() / self.world_size
 
     def all_reduce_min(self, values: list[float]) -> list[float]:
-        """Element by element the smallest of all workers' `values`, of which each has as many."""
+        """Return the elementwise minimum over workers, all of which bring as many `values`."""
         shared = torch.tensor(values, dtype=torch.float64, device=self.device)
         self._all_reduce(shared, "min")
         self._count_ring(shared.nbytes)
         return shared.tolist()
 
     def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[tuple[Tensor, ...]]:
-        """Every worker's tensors (1-D, any types), by rank; any length may differ anywhere.
+        """Return every worker's tensors (1-D, any types), by rank; any length may differ.
 
         The tensors of one worker travel as one piece. Costs one small all-reduce for the lengths,
         unless `equal` promises that all workers bring the lengths that this one brings.
@@ -101,7 +109,7 @@ class Collectives(ABC):
     def _gather(
         self, mine: Tensor, own: list[int], equal: bool, like: tuple[Tensor, ...]
     ) -> tuple[list[list[int]], list[Tensor]]:
-        """Everybody's lengths and piece; `mine` is this one's, of tensors of `own` lengths."""
+        """Return every worker's lengths and piece; `mine` has this worker's `own` lengths."""
         lengths = [own] * self.world_size if equal else self._lengths(own)
         return lengths, self._all_gather_v(mine, [_nbytes(piece, like) for piece in lengths])
 
@@ -112,8 +120,8 @@ class Collectives(ABC):
 
     def _exchanged_lengths(self, leaving: list[list[int]]) -> list[list[int]]:
         ours = torch.tensor(leaving, dtype=torch.int64, device=self.device)
-        each = [ours.shape[1]] * self.world_size
-        theirs = self._all_to_all(ours.view(-1), each, each)
+        counts = [ours.shape[1]] * self.world_size
+        theirs = self._all_to_all(ours.view(-1), counts, counts)
         volume = ours.nbytes // self.world_size * (self.world_size - 1)
         self._count(volume, volume)
         return theirs.view(ours.shape).tolist()
@@ -125,6 +133,60 @@ class Collectives(ABC):
     def _count(self, sent: int, received: int) -> None:
         self.sent_bytes += sent
         self.received_bytes += received
+
+
+@dataclass
+class Workers(Collectives):
+    """One rank's view of a process group, over packets; every collective is timed.
+
+    Tensors are on `device`. If the group's backend cannot send from there, they travel by way of
+    the host's memory, and that copy does not count as time on the wire.
+
+    `intervals` has the begin and end of collectives, by time.monotonic(); its reader clears it.
+    `counted` has begin, end, sent and received bytes of every collective; its reader replaces it.
+    """
+
+    group: ProcessGroup
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    intervals: list[tuple[float, float]] = field(default_factory=list, init=False)
+    counted: list[tuple[float, float, int, int]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.rank, self.world_size = self.group.rank(), self.group.size()
+        self.backend = backend_of(self.group, self.device)
+        is_direct = self.backend.device_type == self.device.type
+        self._sends_from = self.device if is_direct else torch.device(self.backend.device_type)
+
+    def _all_reduce(self, tensor: Tensor, op: str) -> None:
+        sent = tensor.to(self._sends_from)
+        self._timed(self.backend.all_reduce, sent, op)
+        if sent is not tensor:
+            tensor.copy_(sent)
+
+    def _all_gather_v(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+        pieces = self._timed(self.backend.all_gather, mine.to(self._sends_from), sizes)
+        return [piece.to(self.device) for piece in pieces]
+
+    def _all_to_all(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
+        sent = mine.to(self._sends_from)
+        theirs: Tensor = self._timed(self.backend.all_to_all, sent, outgoing, incoming)
+        return theirs.to(self.device)
+
+    def _timed(self, collective: Callable[..., Any], *arguments: Any) -> Any:
+        """Perform a collective of the group and note its time; a GPU does nothing else then."""
+        stream = torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
+        if stream is not None:
+            stream.synchronize()
+        begin = time.monotonic()
+        value = collective(self.group, *arguments)
+        if stream is not None:
+            stream.synchronize()
+        self.intervals.append((begin, time.monotonic()))
+        return value
+
+    def _count(self, sent: int, received: int) -> None:
+        super()._count(sent, received)  # once after each collective
+        self.counted.append((*self.intervals[-1], sent, received))
 
 
 def _nbytes(lengths: list[int], like: tuple[Tensor, ...]) -> int:

@@ -1,25 +1,26 @@
-"""One worker's side of a gradient reduction: choose a density, then compensate, compress, keep.
+"""One worker's side of a gradient exchange: choose a density, then reduce bucket by bucket.
 
-The same over packets, where it runs beside backward, and in virtual time.
+Runs over packets call it from the lane thread (`bucket_lanes`), runs in virtual time from the
+thread of the rank (`harness.virtual.exchange`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import nan
+from numbers import Integral, Real
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from compressors.base import Bucket, Compressor, Workers
 from compressors.buffers import Buffers
-from compressors.checks import check_reduced
+from compressors.checks import check_reduced, refuse
 from controllers.base import Controller, Observation
-from harness.engine.exchange.decisions import density_of
 from harness.engine.exchange.feedback import Feedback
-from harness.engine.exchange.norms import Norms, SquaredNorms
+from harness.engine.exchange.stats import Norms, SquaredNorms
 
-TOLD = 62  # durations in one message, which then has 512 bytes
+MOST_DURATIONS = 62  # in one message, which then has 512 bytes
 
 
 class BucketBuffers(NamedTuple):
@@ -28,10 +29,10 @@ class BucketBuffers(NamedTuple):
     buffer: Tensor  # [n]; the gradient, then the mean
     names: tuple[str, ...]
     gradients: list[Tensor]  # views of buffer by parameter, shaped
-    parameters: Sequence[Tensor] = ()  # in the same order; none where they have only a shape
+    parameters: Sequence[Tensor] = ()  # in the same order; empty if only their shapes are known
 
 
-# At a bucket in an exchange of that number, and its residual, [n], before they are compressed.
+# Called with exchange number, bucket and residual, [n], before the bucket is compressed.
 Look = Callable[[int, BucketBuffers, Tensor | None], None]
 
 
@@ -39,11 +40,11 @@ class AgreeingWorkers(Workers, Protocol):
     """Workers that can also settle on one value."""
 
     def agree(self, value: float, how: str) -> float:
-        """One value for all: `how` is `min` or `mean` of theirs."""
+        """Return the `min` or `mean` of all workers' values, as `how` says."""
         ...
 
     def all_reduce_min(self, values: list[float]) -> list[float]:
-        """Element by element the smallest of theirs; all bring as many."""
+        """Return the elementwise minimum over workers, all of which bring as many `values`."""
         ...
 
 
@@ -57,25 +58,24 @@ class Reduction:
     feedback: Feedback
     workers: AgreeingWorkers
     density: float = field(default=1.0, init=False)  # of the exchange in progress
-    look: Look | None = field(default=None, init=False)  # of a watch, at what is compressed
-    _squares: SquaredNorms | None = field(default=None, init=False)  # None: nobody asked for norms
-    _sent: int | None = field(default=None, init=False)  # entries; None: the compressor tells none
+    look: Look | None = field(default=None, init=False)  # called before each bucket is compressed
+    _squares: SquaredNorms | None = field(default=None, init=False)  # None if not needed
+    _sent: int | None = field(default=None, init=False)  # entries; None if the compressor says none
     _entries: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        same = self.controller.same_everywhere  # then nothing is to be told
-        self._asks = self.agree != "local" and not same
+        self._agrees = self.agree != "local" and not self.controller.same_everywhere
 
     def open(self, seen: Observation | None, durations_s: Sequence[float] | None = None) -> None:
         """Choose the density of an exchange; `seen` is the last one, None before the first.
 
-        `durations_s` are what its collectives took here, in emulated seconds. Where workers agree,
-        they replace its delay: less by the time that those who came first waited for the last.
+        `durations_s` are what its collectives took here, in emulated seconds. If workers agree on a
+        density, they replace its delay by the one without waiting for the slowest worker.
         """
-        if self._asks and seen is not None and durations_s is not None:
+        if self._agrees and seen is not None and durations_s is not None:
             seen = replace(seen, comm_s=self._without_waiting(durations_s))
         density = density_of(self.controller, seen)
-        if self._asks:
+        if self._agrees:
             density = self.workers.agree(density, self.agree)
         self.density = density
         self._sent, self._entries = None, 0
@@ -84,13 +84,13 @@ class Reduction:
     def _without_waiting(self, durations_s: Sequence[float]) -> float:
         """Sum over collectives of the shortest time that any worker saw.
 
-        A collective ends for all at once, and the last to begin it waits for nobody. Of more than
-        TOLD collectives, some in a row count as one. The message has one size, whatever is in it.
+        A collective ends for all at once, so the last worker to begin it does not wait. More than
+        MOST_DURATIONS collectives are added up in groups; the message always has the same size.
         """
         count = len(durations_s)
-        each = max(1, -(-count // TOLD))
-        sums = [sum(durations_s[first : first + each]) for first in range(0, count, each)]
-        padding = [0.0] * (TOLD - len(sums))
+        size = max(1, -(-count // MOST_DURATIONS))  # of a group
+        sums = [sum(durations_s[first : first + size]) for first in range(0, count, size)]
+        padding = [0.0] * (MOST_DURATIONS - len(sums))
         fewest, most, *shortest = self.workers.all_reduce_min([count, -count, *sums, *padding])
         if fewest != -most:
             raise RuntimeError(
@@ -104,55 +104,65 @@ class Reduction:
         phases = self.compressor.phases
         return [seconds * phase / sum(phases) for phase in phases]
 
-    def _count(self, entries: int) -> None:
-        if (sent := self.compressor.sent_entries) is not None:
-            of = self.compressor.sent_of
-            self._sent = (self._sent or 0) + sent
-            self._entries += entries if of is None else of
+    def outcome(self) -> dict[str, float]:
+        """Columns of the exchange in progress: density, achieved density, norms.
 
-    def achieved_density(self) -> float:
-        """Share of entries contributed in the exchange in progress; nan: as density says."""
-        return nan if self._sent is None or not self._entries else self._sent / self._entries
+        The achieved density is the share of entries sent; NaN if the compressor does not count
+        them. The norms are NaN unless the controller needs them.
+        """
+        counts = self._sent is not None and self._entries > 0
+        norms = Norms() if self._squares is None else self._squares.norms()
+        return {
+            "density": self.density,
+            "achieved_density": self._sent / self._entries if counts else nan,  # type: ignore[operator]
+            **norms._asdict(),
+        }
 
-    def norms(self) -> Norms:
-        """Norms of the exchange in progress, for a controller that needs them; nan for others."""
-        return Norms() if self._squares is None else self._squares.norms()
-
-    def reduce(
+    def reduce_bucket(
         self, step: int, index: int, laid: BucketBuffers, workers: Workers | None = None
     ) -> None:
-        """Turn the gradient in bucket `index` of exchange `step` into the mean over workers.
+        """Replace the gradient in bucket `index` of exchange `step` by its mean over workers.
 
-        The compressor gets `workers`, which may let other buckets go on; None: the reduction's.
+        The compressor communicates by `workers`; None stands for those of the reduction. Raise
         FloatingPointError for a gradient that is not finite, before anything is sent; the residual
-        may then have been added, and is of no more use. A bucket without elements stays as it is.
+        is then useless, as the gradient may have been added. An empty bucket stays as it is.
         """
         buffer, names, gradients, parameters = laid
-        if buffer.numel() == 0:
+        n = buffer.numel()
+        if n == 0:
             return
-        sizes = [gradient.numel() for gradient in gradients]
+        sizes = list(map(Tensor.numel, gradients))
+        shapes = [gradient.shape for gradient in gradients]
+
+        # Add the residual: a compressor does so in its first pass over the gradient.
         residual = self.feedback.recall(names, sizes, buffer)
         if self.look is not None:
             self.look(step, laid, residual)
         if self._squares is not None:
             self._squares.add_input(buffer, residual)
-        # What was not sent is measured after the mean is written, which may then not lie there.
-        room = None if self._squares is not None and residual is None else buffer
-        buffers = Buffers(buffer, residual, room, partial(self._examine, step, names, sizes))
-        shapes = [gradient.shape for gradient in gradients]
+        # The norm of the unsent part is taken once the mean is written, so these may not overlap.
+        out = None if self._squares is not None and residual is None else buffer
+        buffers = Buffers(buffer, residual, out, partial(self._require_finite, step, names, sizes))
+
+        # Compress, communicate, decompress.
         bucket = Bucket(index, step, names, shapes, buffers, parameters)
-        n = buffer.numel()
         reduced = self.compressor.reduce(bucket, self.density, workers or self.workers)
         check_reduced(self.compressor, reduced, n, buffer.device)
-        self._count(n)
+        if (sent := self.compressor.sent_entries) is not None:
+            self._sent = (self._sent or 0) + sent
+            self._entries += n if self.compressor.sent_of is None else self.compressor.sent_of
+
+        # Write the mean, and keep the residual.
         if self._squares is not None:
             self._squares.add_unsent(reduced.unsent)
         if reduced.mean.data_ptr() != buffer.data_ptr():
             buffer.copy_(reduced.mean)
         self.feedback.keep(names, reduced.unsent)
 
-    def _examine(self, step: int, names: tuple[str, ...], sizes: list[int], flat: Tensor) -> None:
-        """Names the first parameter of which `flat`, [n], has an element that is not finite."""
+    def _require_finite(
+        self, step: int, names: tuple[str, ...], sizes: list[int], flat: Tensor
+    ) -> None:
+        """Raise FloatingPointError for the first parameter that `flat`, [n], is not finite in."""
         for name, part in zip(names, flat.split(sizes), strict=True):
             if count := int((~part.isfinite()).sum()):
                 raise FloatingPointError(
@@ -160,3 +170,30 @@ class Reduction:
                     f"not finite, at rank {self.workers.rank} in step {step}; it was not sent. "
                     "Take a lower optimizer.lr, or look at that rank's batch"
                 )
+
+
+def density_of(controller: Controller, seen: Observation | None) -> float:
+    """Return the controller's density of the next exchange; BadPart unless it is in (0, 1]."""
+    density = controller.density(seen)
+    if not (isinstance(density, Real) and 0 < density <= 1):
+        refuse(controller, "density()", "a number in (0, 1]", density)
+    return float(density)
+
+
+def horizon_of(controller: Controller, seen: Observation) -> int:
+    """Return the steps to the controller's next exchange; BadPart unless a whole number >= 1."""
+    steps = controller.horizon(seen)
+    if not (isinstance(steps, Integral) and steps >= 1):
+        refuse(controller, "horizon()", "a whole number >= 1", steps)
+    return int(steps)
+
+
+def state_of(controller: Controller) -> dict[str, float]:
+    """Return what the controller has recorded; BadPart unless it maps names to numbers."""
+    state = controller.state()
+    if not isinstance(state, Mapping):
+        refuse(controller, "state()", "a dict of names and numbers", state)
+    for name, value in state.items():
+        if not isinstance(value, Real):
+            refuse(controller, f"state()[{name!r}]", "a number", value)
+    return dict(state)

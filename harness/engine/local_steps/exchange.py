@@ -15,11 +15,10 @@ from torch import Tensor
 
 from controllers.base import Observation
 from harness.clock import RankClock
-from harness.engine.exchange.decisions import horizon_of
-from harness.engine.exchange.exchange_stats import Exchanged, Release
-from harness.engine.exchange.processor_waits import Uncounted
-from harness.engine.exchange.reduction import BucketBuffers
-from harness.engine.exchange.thread import ExchangeError
+from harness.engine.exchange.bucket_lanes import ExchangeError
+from harness.engine.exchange.processor_waits import ProcessorWaits
+from harness.engine.exchange.reduction import BucketBuffers, horizon_of
+from harness.engine.exchange.stats import Exchanged, Release
 from harness.engine.local_steps.reduction import OuterReduction
 from harness.engine.local_steps.rounds import Due, Rounds
 from harness.engine.training.buckets import Buckets
@@ -105,8 +104,8 @@ class OuterExchange:
         return self.exchange.workers
 
     @property
-    def _waits(self) -> Uncounted:
-        return getattr(self.workers, "processor_waits", Uncounted())  # none in virtual time
+    def _waits(self) -> ProcessorWaits | None:
+        return self.workers.processor_waits  # type: ignore[no-any-return]
 
     def at(self, step: int) -> None:
         """Note that the next step is `step`."""
@@ -117,7 +116,7 @@ class OuterExchange:
         self._round = self.rounds.number, self.rounds.steps
         self._begin = self._backward = self.clock.now()
         self._release = release
-        if self._under:
+        if self._under and self._waits is not None:
             self._waits.handed_over(is_sending=True)
         if sends := self._due.sends:
             self._open(sends)
@@ -133,7 +132,8 @@ class OuterExchange:
 
         `patterns`, if any, replace what `fill` writes.
         """
-        self._waits.handed_over(is_sending=bool(self._under))
+        if self._waits is not None:
+            self._waits.handed_over(is_sending=bool(self._under))
         if sends := self._due.sends:
             self._under = Under(sends, self._send(sends, fill, patterns))
         now = self.clock.now()

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from controllers.base import Observation
 from harness.clock import RankClock
-from harness.engine.exchange.exchange_stats import Exchanged, Release
 from harness.engine.exchange.reduction import BucketBuffers
+from harness.engine.exchange.stats import Exchanged, Release
 from harness.engine.local_steps.reduction import OuterReduction
 from harness.engine.pipeline.channel import Channel
 from harness.engine.training.buckets import BucketHandle

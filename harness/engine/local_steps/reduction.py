@@ -20,10 +20,10 @@ class OuterReduction(Reduction):
     round: int = field(default=0, init=False)
     first_bucket: int = field(default=0, init=False)  # number in the model of an exchange's first
 
-    def reduce(
+    def reduce_bucket(
         self, step: int, index: int, laid: BucketBuffers, workers: Workers | None = None
     ) -> None:
         if self.dense or laid.names[0] in self.statistics:
             (workers or self.workers).all_reduce(laid.buffer)
             return
-        super().reduce(self.round, self.first_bucket + index, laid, workers)
+        super().reduce_bucket(self.round, self.first_bucket + index, laid, workers)

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from harness.config.run import Run
+from harness.engine.exchange.bucket_lanes import Charge
 from harness.engine.exchange.reduction import Reduction
-from harness.engine.exchange.runner import Charge
 from harness.engine.parameter_server.captured import Captured, alone
 from harness.engine.parameter_server.exchange import Pushing, Trainers
 from harness.engine.parameter_server.gradient import Drain, Gradient

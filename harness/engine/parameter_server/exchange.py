@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from controllers.base import Observation
-from harness.engine.exchange.exchange_stats import Exchanged, Release
+from harness.engine.exchange.bucket_lanes import Charge
 from harness.engine.exchange.reduction import BucketBuffers
-from harness.engine.exchange.runner import Charge
+from harness.engine.exchange.stats import Exchanged, Release
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.gradient import Compressed, Gradient
 from harness.engine.parameter_server.messages import Push
@@ -146,9 +146,7 @@ class Pushing:
             sent_bytes=sent,
             received_bytes=received,
             dense_bytes=4 * self.entries,
-            density=self.reduction.density,
-            achieved_density=self._pushed / self.entries,
-            **self.reduction.norms()._asdict(),
+            **self.reduction.outcome() | {"achieved_density": self._pushed / self.entries},
         )
 
     def observe(self, seen: Observation) -> None:

@@ -63,7 +63,7 @@ class Gradient:
         """Compress the gradient in `laid` at the chosen density; its buffers are overwritten."""
         reduction, buckets = self.reduction, list[list[Call]]()
         for index, bucket in enumerate(laid):
-            reduction.reduce(step, index, bucket)
+            reduction.reduce_bucket(step, index, bucket)
             buckets.append(self.captured.take())
         drained = self._drain(laid)
         return Compressed(Contribution(step, reduction.density, buckets), drained)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from harness.clock import RankClock
-from harness.engine.exchange.clocks import LaneSpan
+from harness.engine.exchange.stats import LaneSpan
 from harness.engine.training.pace import Release
 
 

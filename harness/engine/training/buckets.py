@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness.engine.exchange.bucket_lanes import ExchangeError
 from harness.engine.exchange.reduction import BucketBuffers
-from harness.engine.exchange.thread import ExchangeError
 from harness.workloads.buckets import BucketMb, names_at
 from harness.workloads.fusion import Fusion
 

@@ -14,10 +14,9 @@ from harness.config.device_costs import file_of
 from harness.config.keys import Optimizer
 from harness.config.parallel import Split
 from harness.config.run import Run
+from harness.engine.exchange.bucket_lanes import Charge, Exchange
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import AgreeingWorkers, BucketBuffers, Reduction
-from harness.engine.exchange.runner import Charge
-from harness.engine.exchange.thread import Exchange
 from harness.engine.pipeline.device import StageTimes
 from harness.engine.pipeline.operators import before_cuts, cut_in_place, schemes
 from harness.engine.pipeline.traffic_meter import TrafficMeter

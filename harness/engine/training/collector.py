@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.futures import Future
 
+from harness.engine.exchange.bucket_lanes import Exchange, future_of
 from harness.engine.exchange.reduction import BucketBuffers
-from harness.engine.exchange.thread import Exchange, future_of
 from harness.engine.training.buckets import Buckets
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.engine.exchange.exchange_stats import Release
+from harness.engine.exchange.stats import Release
 
 
 class Pace(Protocol):

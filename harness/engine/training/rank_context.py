@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 
 from harness.clock import RankClock
+from harness.engine.exchange.bucket_lanes import Exchange
 from harness.engine.exchange.collectives import Collectives
-from harness.engine.exchange.thread import Exchange
 from harness.engine.training.replica import Distributed, Replica
 from harness.engine.training.resume import Resumed
 from harness.engine.training.together import Together

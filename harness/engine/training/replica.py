@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.activations.operator import Cut
-from harness.engine.exchange.thread import Exchange, ExchangeError, future_of
+from harness.engine.exchange.bucket_lanes import Exchange, ExchangeError, future_of
 from harness.engine.training.buckets import Buckets, ddp_sizes, require_all
 from harness.engine.training.collector import Collector
 from harness.engine.training.task import Task

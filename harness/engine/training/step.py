@@ -1,7 +1,7 @@
-"""The exchange of one step after another: where each begins and ends, whoever trains.
+"""The exchange of one step after another: where each begins, and what it took.
 
-The loop of a rank says so around its step, and so do the hooks of `gradnet.attach`, which find a
-step's begin and end in a model and an optimizer of one's own.
+Used by the training loop of a rank, and by the hooks of `gradnet.attach`, which find the begin and
+end of a step in a user's own model and optimizer.
 """
 
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, Protocol
 
 from controllers.base import Measurement, Observation
 from harness.clock import RankClock
-from harness.engine.exchange.exchange_stats import Exchanged, Release
 from harness.engine.exchange.reduction import Reduction
+from harness.engine.exchange.stats import Exchanged, Release
 from harness.records import columns
 
 
 class Exchanging(Protocol):
     """Exchange of a rank's gradients, as its steps use it."""
 
-    workers: Any  # those that it is with: their `world_size` counts
+    workers: Any  # of the exchange, with a `world_size`
 
     @property
     def reduction(self) -> Reduction: ...
@@ -34,52 +34,44 @@ class Exchanging(Protocol):
 class EndedStep(NamedTuple):
     """A step whose gradients have been exchanged."""
 
-    seen: Observation  # that the controller has for the next one
+    seen: Observation  # for the controller's next choice
     took: Exchanged
     end: float  # on the clock
 
 
 @dataclass
 class StepExchange:
-    """Begins and ends the exchange of each step on `clock`, whose seconds are real ones."""
+    """Begins and ends the exchange of each step on `clock`, in real seconds."""
 
     exchange: Exchanging
     clock: RankClock
-    _began: float | None = field(default=None, init=False)
-
-    @property
-    def under_way(self) -> bool:
-        return self._began is not None
+    began: float | None = field(default=None, init=False)  # None between two exchanges
 
     def begin(self, began: float, release: Release | None = None) -> None:
-        """A step began at `began`; its density is chosen from now on. `release`: see Exchange."""
-        self._began = began
+        """Begin the exchange of a step that began at `began`; paced by `release`, see Exchange."""
+        self.began = began
         self.exchange.begin(release)
 
     def drop(self) -> None:
-        """Forget the exchange that has ended: it was undone, and nobody observes it."""
-        self._began = None
+        """Forget the exchange that has ended: it was undone, so no controller observes it."""
+        self.began = None
 
     def end(self, step: int) -> EndedStep:
-        """Backward of `step` has returned, and the means are there."""
-        assert self._began is not None
+        """Sum up the exchange of `step` once backward has returned, and show it the controller."""
+        assert self.began is not None
         took = self.exchange.finish()
-        end, began, self._began = self.clock.now(), self._began, None
-        world_size, dilation = self.exchange.workers.world_size, self.clock.dilation
-        seen = observed(step, began, end, took, world_size, dilation)
+        end, began, self.began = self.clock.now(), self.began, None
+        per_s = 1 / self.clock.dilation
+        measured = {
+            name: getattr(took, name) * (per_s if columns.unit(name) == "s" else 1)
+            for name in columns.of(Measurement)
+        }
+        seen = Observation(
+            **measured,
+            step=step,
+            time_s=end * per_s,
+            compute_s=(took.compute_end - began) * per_s,
+            workers=self.exchange.workers.world_size,
+        )
         self.exchange.observe(seen)
         return EndedStep(seen, took, end)
-
-
-def observed(
-    step: int, begin: float, end: float, took: Exchanged, workers: int, dilation: float
-) -> Observation:
-    """Observation for the controller, of a step from `begin` to `end` in real seconds."""
-    emulated = 1 / dilation
-    return Observation(
-        **columns.emulated(took, Measurement, dilation),
-        step=step,
-        time_s=end * emulated,
-        compute_s=(took.compute_end - begin) * emulated,
-        workers=workers,
-    )

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import nan
 from typing import Any
 
 from controllers.base import Controller, Observation
 from harness.clock import RankClock
-from harness.engine.exchange.decisions import state_of
-from harness.engine.exchange.processor_waits import Uncounted
+from harness.engine.exchange.processor_waits import ProcessorWaits
+from harness.engine.exchange.reduction import state_of
 from harness.engine.pipeline.stage_traffic import StageTraffic
 from harness.engine.training.gradients import Gradients
 from harness.engine.training.pace import Pace
@@ -50,7 +51,7 @@ class Loop:
     round: Callable[[], Mapping[str, Any]] = dict  # of local steps: columns of the row
     told: Callable[[float], float] = at_once  # a step has ended then: when the next one begins
     alike: int = 1  # ranks from `rank` on that it stands for
-    waits: Uncounted = field(default_factory=Uncounted)  # of this process, over packets
+    waits: ProcessorWaits | None = None  # of this process, over packets
     overruns: int = field(default=0, init=False)  # steps that took longer than their pace
     aside_bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # in no step's row
     seen: Observation = field(init=False)  # the last step
@@ -71,7 +72,7 @@ class Loop:
             exchanged.begin(began, self.pace.release(began))
             loss = self.gradients.compute(step)
             ended = exchanged.end(step)
-            waited_s = self.waits.take_s()
+            waited_s = nan if self.waits is None else self.waits.take_s()
             crossed = self.stage_traffic()
             late_s, took = ended.took.late_s + crossed.late_s, ended.end - began
             self._record(ended.seen, loss, crossed, late_s, waited_s)
@@ -109,7 +110,8 @@ class Loop:
             crossed = self.stage_traffic()
             self.aside_bytes[0] += crossed.activation_bytes
             self.aside_bytes[1] += crossed.received_bytes
-            self.waits.take_s()
+            if self.waits is not None:
+                self.waits.take_s()
         return bool(ends)
 
 

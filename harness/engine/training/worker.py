@@ -17,9 +17,9 @@ from harness.clock import Clock
 from harness.config.local_steps import LocalSteps
 from harness.config.parallel import Data
 from harness.config.run import Run
-from harness.engine.exchange.communicated import Communicated
+from harness.engine.exchange.collectives import Workers
 from harness.engine.exchange.processor_waits import ProcessorWaits
-from harness.engine.exchange.workers import Workers
+from harness.engine.exchange.stats import CollectivesTable
 from harness.engine.pipeline.channel import GlooChannel, PeerLost
 from harness.engine.pipeline.mesh import ACROSS, ALONG, GlooPipelineGroup, everyone, meshed
 from harness.engine.training.build import build_loop
@@ -119,7 +119,7 @@ def build_rank(
             channel=lambda peer: to_rank(groups[-1], peer, device), everyone=Workers(groups[-1])
         )
     loop = build_loop(run, context)
-    loop.told = Communicated(run_dir, rank, workers, clock).told
+    loop.told = CollectivesTable(run_dir, rank, workers, clock).write
     loop.waits = ProcessorWaits()
     if isinstance(run.parallel, (Data, LocalSteps)):  # others send while they compute
         workers.processor_waits = loop.waits

@@ -1,0 +1,21 @@
+"""Collectives between GPUs."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from harness.engine.exchange.backends.base import Backend, ProcessGroup
+
+
+class Nccl(Backend):
+    """Collectives of NCCL, which has no tagged sends: pieces that differ in size are padded."""
+
+    device_type = "cuda"
+
+    def all_gather(self, group: ProcessGroup, mine: Tensor, sizes: list[int]) -> list[Tensor]:
+        """Every rank's piece, by one all-gather of the longest size."""
+        longest = max(sizes)
+        padded = torch.nn.functional.pad(mine, (0, longest - mine.numel()))
+        gathered = padded.new_empty(group.size(), longest)
+        dist.all_gather_into_tensor(gathered.view(-1), padded, group=group)
+        return [row[:size].clone() for row, size in zip(gathered, sizes, strict=True)]
