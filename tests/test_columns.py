@@ -16,7 +16,7 @@ from tests.launching import afresh
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("compressors", "conf", "controllers", "harness", "papers", "profiles", "tests")
-MEASURED = '            comm_s=did.took_s("communicate"),\n'  # in virtual time
+MEASURED = "            **did.totals()._asdict(),\n"  # in virtual time
 LINE = """    calls: Annotated[float, Column("collectives", "calls a step", shown=True)] = nan
 """
 SCRIPT = """
@@ -77,7 +77,7 @@ def test_a_line_and_what_measures_it_are_all_that_a_new_column_needs(tmp_path):
     text = edited.read_text()
     assert text.count(MEASURED) == 1
     edited.write_text(
-        text.replace(MEASURED, MEASURED + " " * 12 + "calls=len(did.durations_s()),\n")
+        text.replace(MEASURED, MEASURED + " " * 12 + "calls=len(did.durations_s),\n")
     )
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run")]
     known = os.environ | {"PYTHONPATH": str(tmp_path / "copy")}

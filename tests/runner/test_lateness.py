@@ -106,7 +106,7 @@ def schedstat(folder, thread, waited_s, name="python"):
 def test_waits_count_from_the_last_bucket_of_who_trains_and_from_when_others_send(tmp_path):
     """Of one that sends they count from when it began to wait for the first bucket's time."""
     own = str(threading.get_native_id())
-    names = {own: "python", "x": "gloo_tcp_loop", "y": "exchange fiber"}  # no real thread
+    names = {own: "python", "x": "gloo_tcp_loop", "y": "exchange"}  # no real thread
 
     def waited(*seconds: float) -> None:
         for (thread, name), value in zip(names.items(), seconds, strict=True):
