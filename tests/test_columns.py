@@ -76,9 +76,7 @@ def test_a_line_and_what_measures_it_are_all_that_a_new_column_needs(tmp_path):
     edited = tmp_path / "copy/harness/virtual/exchange.py"
     text = edited.read_text()
     assert text.count(MEASURED) == 1
-    edited.write_text(
-        text.replace(MEASURED, MEASURED + " " * 12 + "calls=len(did.durations_s),\n")
-    )
+    edited.write_text(text.replace(MEASURED, MEASURED + " " * 12 + "calls=len(did.durations_s),\n"))
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run")]
     known = os.environ | {"PYTHONPATH": str(tmp_path / "copy")}
     known["GRADNET_KERNELS"] = "numpy"  # those of the copy would be compiled first
