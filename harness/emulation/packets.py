@@ -2,5 +2,3 @@
 
 BURST_US = 2000  # of its rate, that an idle shaper lets through at once
 LARGEST_BYTES = 65_536  # of a packet that segmentation offload makes
-FRAME_BYTES = 1514  # an Ethernet frame of MTU 1500
-SEGMENT_BYTES = 1448  # TCP's payload in it, with timestamps

@@ -77,15 +77,3 @@ def test_holm_of_known_values():
     found = statistics.holm([0.01, nan, 0.04, 0.03])
     assert found[0] == pytest.approx(0.03) and isnan(found[1])
     assert found[2:] == pytest.approx([0.06, 0.06])
-
-
-def test_so_many_pairs_are_needed_and_no_fewer():
-    seen = pd.Series([0.0, 2.0, 4.0])  # deviation 2
-    needed = statistics.pairs_needed(seen, 1.0)
-    assert needed is not None
-    assert statistics.half_width(2, needed) <= 1 < statistics.half_width(2, needed - 1)
-    assert statistics.pairs_needed(pd.Series([1.0, 1.0]), 0.1) == 2
-    assert statistics.pairs_needed(pd.Series([1.0]), 0.1) is None
-    assert statistics.pairs_needed(seen, 1e-9) is None
-    with pytest.raises(ValueError, match="must be > 0, got 0"):
-        statistics.pairs_needed(seen, 0)

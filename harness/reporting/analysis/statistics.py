@@ -17,7 +17,6 @@ COVERS = 0.95
 EXACT_PAIRS = 16  # up to so many all 2^n signs are tried
 DRAWS = 1 << 16  # of signs, above
 BLOCK = 1 << 12  # sums at a time
-MOST_PAIRS = 100_000
 NAN = float("nan")
 
 
@@ -42,28 +41,6 @@ def interval(values: pd.Series, covers: float = COVERS) -> Interval:
 def half_width(scatter: float, pairs: int, covers: float = COVERS) -> float:
     """Half of the interval of a mean of `pairs` >= 2 values of that standard deviation."""
     return float(stdtrit(pairs - 1, (1 + covers) / 2)) * scatter / pairs**0.5
-
-
-def pairs_needed(differences: pd.Series, wanted_half_width: float) -> int | None:
-    """Fewest pairs whose interval is within `wanted_half_width` (> 0) of their mean.
-
-    By the scatter of the `differences` seen; None where fewer than two are known, or
-    `MOST_PAIRS` are not enough.
-    """
-    if not wanted_half_width > 0:
-        raise ValueError(f"wanted_half_width must be > 0, got {wanted_half_width}")
-    known = differences.dropna()
-    if len(known) < 2:
-        return None
-    scatter = float(known.std())
-    enough, few = MOST_PAIRS, 1
-    if half_width(scatter, enough) > wanted_half_width:
-        return None
-    while enough - few > 1:
-        middle = (few + enough) // 2
-        met = half_width(scatter, middle) <= wanted_half_width
-        few, enough = (few, middle) if met else (middle, enough)
-    return enough
 
 
 def sign_flip_p(differences: pd.Series) -> float:
