@@ -55,6 +55,7 @@ BROKEN: tuple[tuple[str, ...], ...] = (  # a command line for each row, in the o
     (SERVER, "device=cuda"),
     (SERVER, "activations=dct_mp"),
     (SERVER, "compressor=powersgd"),
+    (SERVER, "overlap=after_backward"),
     (SERVER, "emulation.compression=own"),
     (SERVER, "emulation.hooks=wait"),
     (SERVER, "emulation.interference=2"),
