@@ -12,7 +12,8 @@ says by its files what it adds:
     fitted.yaml     which settings of runs were read from these numbers
     measured.py     which runs say these numbers: `WORKERS`, `cells` and `notes`
     predictor.py    `PREDICTOR`, which predicts its timing tables
-    drawings.py     `DRAWINGS`, figures of its own by their file's name, of a table of its runs
+    drawings.py     `DRAWINGS`, figures of its own by their file's name, of a table of its runs;
+                    `of_comparison` and `of_experiment`, more figures of its experiments' reports
     words.yaml      what its paper calls a figure of a report, by the figure's name
     reproduce.yaml  its experiments, for `python -m harness study reproduce`
 """

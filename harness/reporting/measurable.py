@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from harness.config.typed import MOST_WORKERS
-from harness.reporting.analysis import load, metrics, proof, sparsity, untrusted
+from harness.reporting import labels
+from harness.reporting.analysis import load, metrics, proof, untrusted
 from harness.reporting.figures import layout, link_load
 from harness.reporting.page import surroundings
 
@@ -41,7 +42,7 @@ def _failure(run: Any) -> str:
     of_files: list[tuple[str, Callable[[], object]]] = [
         ("steps.csv", lambda: metrics.row(run, load.steps(path), load.evaluations(path))),
         ("summary.json", lambda: proof.of_run(run)),
-        ("config.yaml", lambda: sparsity.asked(str(run.method), load.config(path))),
+        ("config.yaml", lambda: labels.labels_of({str(run.method): load.config(path)})),
         ("environment.json", lambda: (surroundings.facts([path]), surroundings.forms([path]))),
         ("events.jsonl", lambda: link_load.competing(path, 0.0)),
         ("environment.json or events.jsonl", lambda: layout.read(Path(path))),

@@ -59,9 +59,10 @@ def write(paper: Paper, results: Path, overrides: list[str], folder: Path = FOLD
     shutil.rmtree(place.path, ignore_errors=True)
     write_csv(tables, place)
     study = next((each for each in studies() if each.name == paper.name), None)
-    if study and (module := study.module("drawings")):  # in place of those of every comparison
+    module = study and study.module("drawings")
+    if own := getattr(module, "DRAWINGS", {}):  # in place of those of every comparison
         table = metrics.table(runs_of(paper, results))
-        figures = [{name: partial(draw, table) for name, draw in module.DRAWINGS.items()}]
+        figures = [{name: partial(draw, table) for name, draw in own.items()}]
     if len(tables.agreement):
         title = f"{paper.name}: virtual time against packets"
         pairs = pd.read_csv(place.path / "agreement.csv")

@@ -7,7 +7,7 @@ tenth its end.
 import numpy as np
 import pandas as pd
 
-from harness.reporting.analysis import load, ratios, statistics, watched
+from harness.reporting.analysis import load, ratios, statistics
 from harness.reporting.analysis.ratios import Ratio
 from harness.reporting.claims import changes, rules
 from harness.reporting.claims.base import (
@@ -22,6 +22,7 @@ from harness.reporting.claims.base import (
     listed,
     spoken,
 )
+from papers.dct import watched
 
 TENTH = 0.1  # of a run
 GROWS = 1.2  # times from one sparsity to the next, at least

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness.config import plain_yaml
-from harness.reporting.analysis import load, metrics, sparsity_figures, timeseries, watch_figures
+from harness.reporting.analysis import load, metrics, timeseries
 from harness.reporting.analysis.comparison import Comparison, differences
 from harness.reporting.analysis.decision import compared
 from harness.reporting.analysis.regret import ORACLE
@@ -82,8 +82,7 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
         ),
     } | (
         _of_runs(comparison)
-        | watch_figures.of_comparison(comparison)
-        | sparsity_figures.of_comparison(comparison)
+        | _of_its_study("of_comparison", comparison.runs.experiment.iloc[0], comparison)
         | {
             "quality_over_time": Drawing(
                 f"Final quality over the time of the run, over {comparison.baseline}'s"
@@ -92,6 +91,15 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
             )
         }
     )
+
+
+def _of_its_study(function: str, experiment: str, of: Any) -> dict[str, Drawing]:
+    """Return what `function` of the study's drawings.py draws, if a study has the experiment."""
+    found: dict[str, Drawing] = {}
+    for study in studies():
+        if study.file(f"conf/experiment/{experiment}.yaml") and (own := study.module("drawings")):
+            found |= getattr(own, function, lambda _: {})(of)
+    return found
 
 
 def in_studies(figure: str) -> str:
@@ -191,7 +199,7 @@ def of_experiment(comparisons: list[Comparison]) -> dict[str, Drawing]:
             "Quality over training time under each setting.",
             lambda: curves.quality_conditions(conditions, metric, title, targets=targets),
         )
-    } | sparsity_figures.of_experiment(named)
+    } | _of_its_study("of_experiment", title, named)
 
 
 def quality(comparison: Comparison) -> dict[str, pd.DataFrame]:

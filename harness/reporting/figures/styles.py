@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from math import log10
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -42,11 +41,9 @@ COLORS = (*MAIN, SKY, OLIVE, PINK, BROWN, LIME)
 UNLIKE: tuple[Any, ...] = ("s", "^", "D", "v", "X", "P", "*")  # markers, likewise
 MARKERS = (*UNLIKE, "d", "<", ">", (4, 1, 0), (6, 1, 0), "p", (5, 0, 180), "h", "8", "H")
 SHAPES = [(marker, hollow) for hollow in (False, True) for marker in MARKERS]
-DOTTED, DASHED, DASH_DOT = (0, (1, 1.2)), (0, (4, 1.6)), (0, (5, 1.2, 1, 1.2))
+DASHED, DASH_DOT = (0, (4, 1.6)), (0, (5, 1.2, 1, 1.2))
 LINES: tuple[Any, ...] = ("-", DASHED, DASH_DOT, (0, (8, 2)))  # of those that share a colour
 HATCHES = ("", "//", "xx", "..", "++", "--", "\\\\", "||")  # likewise, of their bars
-OCTAVE = 6  # densities of a decade that look unlike
-LEAST_DENSITY = 1e-12  # that has a colour of its own
 
 
 class Page(NamedTuple):
@@ -139,12 +136,6 @@ def _turned(known: Sequence[Any], main: int, by: int) -> list[Any]:
     """`known`, whose `main` first ones begin `by` places on."""
     at = by % main
     return [*known[at:main], *known[:at], *known[main:]]
-
-
-def of_density(density: float) -> Style:
-    """Return the style for thresholds that keep `density`: solid, coloured by its logarithm."""
-    place = round(OCTAVE * log10(1 / max(density, LEAST_DENSITY)))
-    return Style(COLORS[place % len(COLORS)], MARKERS[place % len(MARKERS)])
 
 
 def of_line(chosen: Style) -> dict[str, Any]:

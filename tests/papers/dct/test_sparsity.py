@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from harness.reporting.analysis import sparsity
+from papers.dct import sparsity
 from tests.analysis.t_interval import of_two
 
 

@@ -1,4 +1,4 @@
-"""Figures of a sweep over sparsity or over the life-span of thresholds."""
+"""Figures of DCT's experiments: sparsity, life-spans of thresholds, and watched magnitudes."""
 
 from functools import partial
 from statistics import fmean
@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from harness.reporting.analysis import load, sparsity
+from harness.reporting.analysis import load
 from harness.reporting.analysis.comparison import Comparison
-from harness.reporting.figures import sparsity as figures
-from harness.reporting.figures import thresholds
 from harness.reporting.figures.theme import Drawing, Figure
+from papers.dct import sparsity, threshold_plots, watch_drawings
+from papers.dct import sparsity_plots as figures
 
 FEWEST_DENSITIES, FEWEST_LIFESPANS = 3, 2  # of one family of methods that make a sweep
 MEANS = "Means over seeds with 95 % intervals"
@@ -22,7 +22,7 @@ SENT = {
 
 
 def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
-    """Drawings of one comparison, by file name; none if nothing varies or says what it sent."""
+    """Return drawings of one comparison by file name; none without a sweep or a watch."""
     table = _asked(comparison)
     densities = sparsity.vary(table, "density", FEWEST_DENSITIES)
     lifespans = sparsity.vary(table, "lifespan", FEWEST_LIFESPANS)
@@ -36,11 +36,11 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
         found["step_sparsity"] = _times(comparison, table, "density")
     if lifespans and communicates and not _costs(comparison):
         found["step_lifespan"] = _times(comparison, table, "lifespan")
-    return found
+    return watch_drawings.of_comparison(comparison) | found
 
 
 def of_experiment(comparisons: dict[str, Comparison]) -> dict[str, Drawing]:
-    """Drawings that span several settings, by what sets them apart."""
+    """Return drawings of an experiment; `comparisons` are by what sets its settings apart."""
     varies = [
         sparsity.vary(_asked(each), "density", FEWEST_DENSITIES) for each in comparisons.values()
     ]
@@ -100,7 +100,7 @@ def _achieved_density(
 ) -> Figure:
     found = _by_seed(comparison, column, SHARES)
     shares = {method: sparsity.over_seeds(table) for method, table in found.items()}
-    return thresholds.achieved_density(shares, asked, what, comparison.title)
+    return threshold_plots.achieved_density(shares, asked, what, comparison.title)
 
 
 def _losses(comparison: Comparison, base: str | None) -> Drawing:

@@ -6,11 +6,11 @@ from typing import Any
 import pandas as pd
 
 from harness.config.parts import keeps_largest
-from harness.reporting.analysis import load, watched
+from harness.reporting.analysis import load
 from harness.reporting.analysis.comparison import Comparison
-from harness.reporting.analysis.watched import Saw
-from harness.reporting.figures import histograms, thresholds
 from harness.reporting.figures.theme import Drawing
+from papers.dct import histogram_plots, threshold_plots, watched
+from papers.dct.watched import Saw
 
 MEANS = "Means over seeds with 95 % intervals shaded"
 
@@ -29,7 +29,6 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
 def _thresholds(rows: pd.DataFrame, title: str) -> dict[str, Drawing]:
     cuts = watched.is_cut(rows)
     one = _whole(rows)
-    of_one = rows[rows.method == one]
     found: dict[str, Drawing] = {}
     if not cuts.all():
         of_gradients = watched.of_gradients(rows, one)
@@ -37,7 +36,7 @@ def _thresholds(rows: pd.DataFrame, title: str) -> dict[str, Drawing]:
         found["thresholds_gradient"] = Drawing(
             "Magnitude that a share of a layer's gradient and residual reaches, as they are "
             f"compressed, with {methods}. {MEANS}.",
-            lambda: thresholds.thresholds(watched.lines(of_gradients), "threshold", title),
+            lambda: threshold_plots.thresholds(watched.lines(of_gradients), "threshold", title),
         )
     if not cuts.any():
         return found
@@ -45,17 +44,8 @@ def _thresholds(rows: pd.DataFrame, title: str) -> dict[str, Drawing]:
         "thresholds_activations": Drawing(
             "Magnitude that a share of a sample's activations at a cut reaches, mean of a batch, "
             f"where just these cross the cut and where all do. {MEANS}.",
-            lambda: thresholds.thresholds(
+            lambda: threshold_plots.thresholds(
                 watched.with_and_without(rows), "mean threshold\nof a row", title
-            ),
-        ),
-        "thresholds_laplace": Drawing(
-            "The same magnitude, and the one that a Laplace distribution with the mean and the "
-            f"variance of the batch's activations has, with {one}. {MEANS}.",
-            lambda: thresholds.thresholds(
-                watched.measured_and_fitted(of_one[watched.is_cut(of_one)]),
-                "threshold",
-                f"{title}\n{one}",
             ),
         ),
     }
@@ -71,7 +61,7 @@ def _histograms(bins: pd.DataFrame, title: str) -> Drawing:
     def draw() -> Any:
         each = [watched.shares(group) for _, group in first.groupby(["of", "step"])]
         told = f"{title}\n{one}, seed {seed}"
-        return histograms.activations(pd.concat(each), watched.distances(of_one), told)
+        return histogram_plots.activations(pd.concat(each), watched.distances(of_one), told)
 
     return Drawing(
         f"Activations before each cut, of one batch with {one}, and distributions of the same mean "

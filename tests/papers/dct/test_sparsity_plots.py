@@ -5,8 +5,9 @@ import math
 import pandas as pd
 import pytest
 
-from harness.reporting.figures import sparsity, theme
-from tests.figures.test_thresholds import inside
+from harness.reporting.figures import theme
+from papers.dct import sparsity_plots as sparsity
+from tests.papers.dct.test_threshold_plots import inside
 
 PARTS = {"compute_s": 0.1, "compress_s": 0.02, "exposed_s": 0.03}
 

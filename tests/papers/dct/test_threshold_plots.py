@@ -8,9 +8,12 @@ import pytest
 from matplotlib.colors import to_hex
 
 from harness.records.run_directory import Bin
-from harness.reporting.analysis import watched
-from harness.reporting.figures import histograms, theme, thresholds
-from harness.reporting.figures.styles import of_density, style
+from harness.reporting.figures import theme
+from harness.reporting.figures.styles import style
+from papers.dct import histogram_plots as histograms
+from papers.dct import threshold_plots as thresholds
+from papers.dct import watched
+from papers.dct.threshold_plots import of_density
 
 DENSITIES = (0.5, 0.25, 0.1, 0.05, 0.02)
 

@@ -14,7 +14,6 @@ import pandas as pd
 from harness.reporting.analysis.statistics import Interval, interval
 
 WITHOUT, WITH = "all are sent", "only these are sent"
-MEASURED, FITTED = "measured", "Laplace fit"
 MOST_POINTS = 150  # of a line: of more steps as many are drawn, evenly spaced
 
 
@@ -71,16 +70,6 @@ def with_and_without(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[is_cut(rows)]
     used = rows[np.isclose(rows.density, rows.kept) & (rows.kept < 1)]
     return _two_kinds({WITHOUT: rows[rows.kept == 1], WITH: used})
-
-
-def measured_and_fitted(rows: pd.DataFrame) -> pd.DataFrame:
-    """`lines` of two kinds: the thresholds that were found, and those that a Laplace fit gives.
-
-    The fit is `compressors.threshold_topk`'s, of all entries at once; `rows` are
-    of one method.
-    """
-    fitted = rows.assign(threshold=rows.laplace).dropna(subset="threshold")
-    return _two_kinds({MEASURED: rows if len(fitted) else rows.iloc[:0], FITTED: fitted})
 
 
 def _two_kinds(kinds: dict[str, pd.DataFrame]) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """Figures of thresholds over steps, and of what share reaches them."""
 
 from collections.abc import Mapping
+from math import log10
 from typing import Any
 
 import matplotlib as mpl
@@ -10,14 +11,23 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from harness.reporting.figures.styles import DOTTED, Style, of_density, of_line, styles
+from harness.reporting.figures.styles import COLORS, MARKERS, Style, of_line, styles
 from harness.reporting.figures.theme import LOOK, NothingToDraw, legend_of, logarithmic, sheet
 
 PANEL_IN, FRAME_IN = 2.7, 1.4
 WIDE = 8  # thresholds that differ by this factor are on a logarithmic axis
 ROOM = 1.8  # times, above and below what is on a logarithmic axis
 MARKS = 0.11  # of a line's length between two markers
+DOTTED = (0, (1, 1.2))
+OCTAVE = 6  # densities of a decade that look unlike
+LEAST_DENSITY = 1e-12  # that has a colour of its own
 KINDS: tuple[Any, ...] = ("-", DOTTED)
+
+
+def of_density(density: float) -> Style:
+    """Return the style for thresholds that keep `density`: solid, coloured by its logarithm."""
+    place = round(OCTAVE * log10(1 / max(density, LEAST_DENSITY)))
+    return Style(COLORS[place % len(COLORS)], MARKERS[place % len(MARKERS)])
 
 
 @mpl.rc_context(LOOK)

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from harness.records.run_directory import Bin, Watched
-from harness.reporting.analysis import watched
-from harness.reporting.analysis.watched import FITTED, MEASURED, MOST_POINTS, WITH, WITHOUT, Saw
+from papers.dct import watched
+from papers.dct.watched import MOST_POINTS, WITH, WITHOUT, Saw
 from tests.analysis.t_interval import of_two
 
 LAPLACE_AT = math.log(2)  # scales beyond the center, with a quarter above
@@ -73,14 +73,6 @@ def test_a_gradients_threshold_is_of_the_density_that_is_sent() -> None:
     assert sorted(zip(found.density, found.threshold, strict=True)) == [(0.1, 1.0), (0.25, 2.5)]
     found = watched.of_gradients(watched.together([other, whole]), "whole")
     assert found.method.tolist() == ["whole"] * 2 and found.threshold.tolist() == [2.0, 1.0]
-
-
-def test_what_a_fit_gives_is_beside_what_was_found() -> None:
-    rows = watched.together([Saw("m", 0, 1.0, table((0, 0, "cut0", 0.1, 2.0, 1.5)))])
-    found = watched.measured_and_fitted(rows)
-    assert dict(zip(found.kind, found.value, strict=True)) == {MEASURED: 2.0, FITTED: 1.5}
-    older = watched.together([Saw("m", 0, 1.0, table((0, 0, "cut0", 0.1, 2.0)))])
-    assert watched.measured_and_fitted(older).empty
 
 
 def test_shares_below_are_those_of_the_distributions() -> None:
