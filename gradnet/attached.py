@@ -343,9 +343,9 @@ def _method(overrides: list[str], model: DistributedDataParallel) -> Run:
     unknown = "one that knows no profile: a network of one's own has none"
     require("profile" not in settings["controller"], "controller", method, unknown)
     run = checked(settings)
-    program = type(run.parallel).__name__
+    kind = run.parallel.kind
     whole = "one that exchanges gradients in every step (parallel=data) with gradnet.attach"
-    require(program == "Data", "method", f"{method} (parallel: {program})", whole)
+    require(kind == "data", "method", f"{method} (parallel={kind})", whole)
     ddps = "uncompressed with gradnet.attach, as buckets are DDP's"
     require(run.fusion == "uncompressed", "fusion", run.fusion, ddps)
     sized = "null with gradnet.attach: DDP's bucket_cap_mb sizes buckets"

@@ -23,10 +23,9 @@ from compressors.dense import Dense as DenseGradient
 from controllers.base import Controller
 from controllers.fixed import Fixed
 from harness.config.keys import BETA_2
-from harness.config.local_steps import LocalSteps
-from harness.config.parallel import Data, Pipeline, Split
+from harness.config.parallel import Parallel
 from harness.config.run import Run
-from harness.config.server import MODES, Server
+from harness.config.server import MODES
 from harness.config.typed import of_part, require
 from harness.emulation.errors import NetworkError
 from harness.emulation.shaping import Shaping
@@ -77,7 +76,7 @@ class Combination(NamedTuple):
 
     def serves(self, *modes: str) -> bool:
         """Return True with a parameter server in one of these modes."""
-        return isinstance(self.run.parallel, Server) and self.run.parallel.mode in modes
+        return self.run.parallel.mode in modes
 
 
 Value = Callable[[Combination], Any]
@@ -199,7 +198,7 @@ def _samples_of(c: Combination) -> int | None:
     return published or _counted[key]
 
 
-def _can_be_cut(c: Combination, parallel: Split) -> None:
+def _can_be_cut(c: Combination, parallel: Parallel) -> None:
     shapes, shape = c.run.shapes(), c.run.dataset.shape
     if parallel.ranks == 1:
         before_cuts(shapes, shape, parallel)
@@ -208,18 +207,13 @@ def _can_be_cut(c: Combination, parallel: Split) -> None:
 
 
 def _can_be_dealt(c: Combination, fragments: int) -> None:
-    layout = c.run.parallel
-    assert isinstance(layout, LocalSteps)
+    layout: Any = c.run.parallel
     fragments_of(c.run.shapes(), fragments, layout.pattern)
 
 
 def _keeps(controller: Any) -> bool:
     """True if it chooses horizons, and no density but 1."""
     return controller.chooses_horizon and getattr(controller, "d_min", 1.0) == 1
-
-
-def _lags(c: Combination) -> bool:
-    return isinstance(c.run.parallel, LocalSteps) and c.run.parallel.lag > 0
 
 
 def _can_go_on(c: Combination, path: str) -> None:
@@ -238,7 +232,7 @@ def _share(c: Combination, threads: int) -> bool:
 
 
 def _is_uncharged(c: Combination, device: str) -> bool:
-    emulated = not c.is_real and isinstance(c.run.parallel, Data | LocalSteps)
+    emulated = not c.is_real and c.run.parallel.is_charged
     return bool((c.run.network.device or {}).get("costs")) and not emulated
 
 
@@ -258,19 +252,16 @@ RESUMED = Beside("of the same settings", lambda c: c.run.resume_from is not None
 CUDA = Beside("for {c.workers_here} workers on {c.gpus_here} GPUs",
               lambda c: c.run.device == "cuda")  # fmt: skip
 ON_CPUS = Beside("on CPUs", lambda c: c.run.device_type(c.workers_here) == "cpu")
-CUT = Beside("for model {c.run.model.name}", lambda c: isinstance(c.run.parallel, Split))
-WHOLE = Beside("with parallel=data", lambda c: isinstance(c.run.parallel, Data))
-SPLIT = Beside("with parallel=split", lambda c: type(c.run.parallel) is Split)
-PIPELINE = Beside("with parallel=pipeline", lambda c: isinstance(c.run.parallel, Pipeline))
+CUT = Beside("for model {c.run.model.name}", lambda c: c.run.parallel.has_cuts)
+WHOLE = Beside("with parallel=data", lambda c: c.run.parallel.kind == "data")
+SPLIT = Beside("with parallel=split", lambda c: c.run.parallel.kind == "split")
+PIPELINE = Beside("with parallel=pipeline", lambda c: c.run.parallel.kind == "pipeline")
 SERVER = Beside("with parallel=server", lambda c: c.serves(*MODES))
-LOCAL = Beside("with parallel=local", lambda c: isinstance(c.run.parallel, LocalSteps))
-GOSSIP = Beside(
-    "with parallel.peers=pair",
-    lambda c: isinstance(c.run.parallel, LocalSteps) and c.run.parallel.is_gossip,
-)
+LOCAL = Beside("with parallel=local", lambda c: c.run.parallel.is_local)
+GOSSIP = Beside("with parallel.peers=pair", lambda c: c.run.parallel.is_gossip)
 UNROUNDED = Beside("with controller {c.controller.__class__.__name__}",
                    lambda c: c.controller.chooses_horizon)  # fmt: skip
-LAGGING = Beside("with parallel.lag above 0", _lags)
+LAGGING = Beside("with parallel.lag above 0", lambda c: c.run.parallel.lag > 0)
 SYNC = Beside("with parallel.mode=sync", lambda c: c.serves("sync"))
 ASYNC = Beside("with parallel.mode=async", lambda c: c.serves("async"))
 REAL_SERVER = Beside("with parallel=server over packets",
@@ -372,7 +363,7 @@ CONSTRAINTS = (
     Constraint(GOSSIP, "workers_per_node", "1", "whose workers have a node each", _is_not(1)),
     Constraint(GOSSIP, "network.alike", "false", "whose workers meet in pairs", _is_not(False)),
     Constraint(UNROUNDED, "parallel", "local", "which chooses how many steps workers take alone",
-               lambda _, layout: not isinstance(layout, LocalSteps)),
+               lambda _, layout: not layout.is_local),
     Constraint(UNROUNDED, "controller.agree", "min or mean", "whose rounds all take alike",
                _is_not("min", "mean")),
     Constraint(LAGGING, "emulation.compression", "own or null",

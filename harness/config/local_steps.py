@@ -8,22 +8,23 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar
 
+from harness.config.parallel import Parallel
+
 OUTER = ("nesterov", "momentum", "none")
 PEERS = ("all", "pair")
 PATTERNS = ("strided", "sequential")
 
 
 @dataclass(frozen=True)
-class LocalSteps:
+class LocalSteps(Parallel):
     """Every worker has the whole model, with weights of its own between two exchanges.
 
     Raises ValueError for a value out of its range, with the nearest good one where there is one.
     """
 
-    stages: ClassVar[int] = 1
-    ranks: ClassVar[int] = 1  # that one model takes
-    servers: ClassVar[int] = 0  # that hold the model
-    program: ClassVar[str] = "harness.engine.local_steps.build:local_loop"
+    kind: ClassVar[str] = "local"
+    is_local: ClassVar[bool] = True
+    is_charged: ClassVar[bool] = True
 
     h: int = 32  # steps of a round, after which every fragment has been exchanged once
     outer: str = "nesterov"  # nesterov | momentum | none: the outer optimizer, SGD
@@ -64,7 +65,6 @@ class LocalSteps:
 
     @property
     def is_gossip(self) -> bool:
-        """Workers meet in pairs, and have no weights in common."""
         return self.peers == "pair"
 
     def _check_fragments(self) -> None:
@@ -84,6 +84,15 @@ class LocalSteps:
     def steps_apart(self) -> int:
         """Steps from one exchange to the next."""
         return self.h // self.fragments
+
+    def exchanges(self, steps: int) -> int:
+        """Number of exchanges that begin in the first `steps` steps, at a horizon of `h`."""
+        warm = min(steps, self.warmup_rounds)
+        return warm + (steps - warm + self.lag) // self.steps_apart
+
+    def sampled_steps(self, first: int, spread: int) -> tuple[int, int]:
+        """Whole rounds: the warm-up and the first one, and about `spread` steps of the rest."""
+        return self.warmup_rounds + self.h, -(-spread // self.h) * self.h
 
 
 def _check_whole(key: str, value: object, least: int) -> None:

@@ -7,7 +7,7 @@ keep state, so a run has functions that make them: every rank makes its own.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -52,9 +52,9 @@ class Run(RunKeys):
 
     @property
     def server(self) -> Server:
-        """`parallel`, of a run with a parameter server."""
-        assert isinstance(self.parallel, Server)
-        return self.parallel
+        """Return `parallel` of a run with a parameter server."""
+        assert self.parallel.servers
+        return cast(Server, self.parallel)
 
     @property
     def nodes(self) -> int:

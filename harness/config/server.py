@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harness.config.parallel import Parallel
+
 MODES = ("sync", "async")
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Parallel):
     """`workers` trainers, each on its node, and behind them one node for the server."""
 
-    stages: ClassVar[int] = 1  # of the model
-    ranks: ClassVar[int] = 1  # that have one model together
+    kind: ClassVar[str] = "server"
     servers: ClassVar[int] = 1
-    program: ClassVar[str] = "harness.engine.parameter_server.build:build_trainer"
 
     mode: str = "sync"  # sync: the mean of all trainers' gradients | async: each as it comes
     threads: int = 1  # of a trainer, each with a model; they share residual and thresholds

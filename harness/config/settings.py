@@ -21,9 +21,11 @@ from omegaconf import OmegaConf
 from controllers.base import Controller
 from harness.config import plain_yaml, search_path
 from harness.config.keys import Emulation, Optimizer, RunKeys, Target, Timeouts
+from harness.config.local_steps import LocalSteps
 from harness.config.network import NetworkChoice
-from harness.config.parallel import Parallel
+from harness.config.parallel import Data, Pipeline, Split
 from harness.config.schedules import Schedule
+from harness.config.server import Server
 from harness.config.typed import BadSetting as BadSetting
 from harness.config.typed import (
     Must,
@@ -60,7 +62,8 @@ PARTS = (  # of a run; classes of those from `model` on import torch, so the oth
 )  # fmt: skip
 FIRST_WITH_TORCH = "model"
 KINDS: dict[str, Any] = {  # what a part's class is, or has the methods of
-    "profile": Profile, "parallel": Parallel, "controller": Controller, "network": NetworkChoice,
+    "profile": Profile, "parallel": Data | Split | Pipeline | Server | LocalSteps,
+    "controller": Controller, "network": NetworkChoice,
     "tracker": Output, "optimizer.schedule": Schedule, "watch": Watch,
 }  # fmt: skip
 ADAPTED = ("model", "dataset")  # may be of classes that know nothing of this project

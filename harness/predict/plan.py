@@ -23,9 +23,8 @@ import pandas as pd
 from compressors.activations.dense import Dense
 from controllers.base import Column
 from harness.config import sweep
-from harness.config.local_steps import LocalSteps
 from harness.config.network import NetworkChoice
-from harness.config.parallel import Data, Split
+from harness.config.parallel import Data
 from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 from harness.config.typed import leaves
@@ -67,18 +66,16 @@ class Prediction(NamedTuple):
 def stand_in(run: Run) -> Run:
     """Return the run to replay in place of `run`: the same conditions, in virtual time."""
     layout, activations = run.parallel, run.activations
-    if type(layout) is Split:  # nothing crosses a network at its cuts
+    if layout.kind == "split":  # nothing crosses a network at its cuts
         layout, activations = Data(), Dense
     network = run.network
     if not isinstance(network, Simulated):
         network = simulated(network, run.emulation.dilation)
-    meets_in_pairs = isinstance(layout, LocalSteps) and layout.is_gossip
-    alike = layout.ranks == 1 and not layout.servers and not meets_in_pairs
     return replace(
         run,
         parallel=layout,
         activations=activations,
-        network=replace(network, alike=alike, sample_s=NEVER_S, timeline_steps=0),
+        network=replace(network, alike=layout.in_ring, sample_s=NEVER_S, timeline_steps=0),
         emulation=replace(run.emulation, compute="replay"),
         precision="float32",
         resume_from=None,
@@ -111,10 +108,8 @@ def check(run: Run) -> None:
 
 def predict(run: Run, times: Times | None = None) -> Prediction:
     """Predict `run` by a replay. `times` are of measured computation, if they are known."""
-    steps, layout = run.steps, run.parallel
-    first, spread = FIRST, SPREAD
-    if isinstance(layout, LocalSteps):  # whole rounds
-        first, spread = layout.warmup_rounds + layout.h, -(-SPREAD // layout.h) * layout.h
+    steps = run.steps
+    first, spread = run.parallel.sampled_steps(FIRST, SPREAD)
     some = min(steps, first + spread)
     known = replace(stand_in(run), steps=some)
     if is_measured(run):

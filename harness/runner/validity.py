@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.config.keys import Emulation
-from harness.config.local_steps import LocalSteps
 from harness.config.network import NetworkChoice
 from harness.config.run import Run
 from harness.emulation.shaping import Shaping
@@ -80,7 +79,7 @@ def summarize(
     """
     steps, events = summary.rows(run_dir / "steps.csv"), read_events(run_dir)
     ends = [event for event in events if event["event"] == "rank_finished"]
-    carried = byte_audit.payload(steps, run.workers_per_node, ends, _in_ring(run))
+    carried = byte_audit.payload(steps, run.workers_per_node, ends, run.parallel.in_ring)
     time_s = max((float(row["time_s"]) for row in steps), default=0.0)
     links, took_s = by_link(run_dir), max(0.0, time_s - summary.began_s(events))
     delivered: delivery.Delivery | CouldNotCheck | NotNeeded
@@ -124,9 +123,9 @@ def _lateness(run: Run, steps: list[Row], took_s: float, audit: dict[str, Any]) 
     others, stolen = audit["cpu_others_share"], audit["cpu_steal_share"] or 0.0
     known = others is not None and machines == 1
     had = Processors(others * processors_s if known else nan, stolen * processors_s)
-    lag = run.parallel.lag if isinstance(run.parallel, LocalSteps) else 0
+    lag = run.parallel.lag
     fastest_s = 0.0
-    if _in_ring(run) and not lag and run.nodes > 1:
+    if run.parallel.in_ring and not lag and run.nodes > 1:
         assert isinstance(run.network, Shaping)
         burst_s = run.network.longest_burst_s(run.profile, run.emulation.dilation)
         highest_mbit = run.profile.extremes().highest_mbit
@@ -143,12 +142,6 @@ def network_reasons(
 ) -> list[str]:
     """Reasons not to believe what links did in `took_s` emulated seconds, by NETWORK_CHECKS."""
     return judge(NETWORK_CHECKS, NetworkEvidence(run, proof, events, rows, took_s)).reasons
-
-
-def _in_ring(run: Run) -> bool:
-    """Return True if all traffic is ring collectives over all workers."""
-    in_pairs = isinstance(run.parallel, LocalSteps) and run.parallel.is_gossip
-    return run.parallel.ranks == 1 and not run.parallel.servers and not in_pairs
 
 
 def by_link(run_dir: Path) -> dict[str, list[Row]]:
@@ -169,7 +162,7 @@ def _delivered(
     """Judge delivery of gradient exchanges; NotNeeded or CouldNotCheck if it cannot be judged."""
     if run.nodes < 2:
         raise NotNeeded("no traffic leaves the only node")
-    if not _in_ring(run):
+    if not run.parallel.in_ring:
         raise NotNeeded("only ring collectives of all workers fill every link at once")
     if not any(carried.sent.values()):
         raise NotNeeded("the workers sent nothing")

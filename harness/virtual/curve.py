@@ -21,11 +21,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
-from harness.config.local_steps import LocalSteps
-from harness.config.parallel import Data, Parallel
 from harness.config.run import Run
 from harness.config.typed import class_paths
-from harness.engine.local_steps.rounds import exchanges
 from harness.records import environment, manifest
 from harness.records.run_directory import CURVE, Lines, read_json
 from harness.virtual.exchange import Repeated
@@ -43,21 +40,10 @@ def is_apart(run: Run) -> bool:
     """Return True if training is independent of the network and a curve describes all of it."""
     plain = run.watch is None and run.resume_from is None
     is_virtual = run.network.in_process and run.emulation.compute == "paced"
-    if not (is_virtual and plain and _calls_collectives(run.parallel)):
+    if not (is_virtual and plain and run.parallel.is_replayable):
         return False
     controller = run.controller()
     return not (controller.reacts_to_network or controller.chooses_horizon)
-
-
-def _calls_collectives(parallel: Parallel) -> bool:
-    """Return True if workers send only collectives, since a curve has no other messages."""
-    is_local = isinstance(parallel, LocalSteps) and not parallel.is_gossip
-    return type(parallel) is Data or is_local
-
-
-def _exchanges(parallel: Parallel, steps: int) -> int:
-    """Return the number of exchanges that a run of `steps` steps begins."""
-    return exchanges(parallel, steps) if isinstance(parallel, LocalSteps) else steps
 
 
 def key_of(run: Run) -> str:
@@ -207,7 +193,7 @@ def _read(run_dir: Path, digest: str, run: Run) -> Curve:
     rows = dict(_rows(run_dir / "steps.csv"))
     steps = 1 + max((step for step, _ in rows), default=-1)
     whole = {(step, rank) for step in range(steps) for rank in range(workers)}
-    if not rows or rows.keys() != whole or len(done) != _exchanges(run.parallel, steps):
+    if not rows or rows.keys() != whole or len(done) != run.parallel.exchanges(steps):
         raise ValueError(f"{CURVE} and steps.csv do not have the same steps and ranks")
     evaluations: dict[int, dict[str, float]] = {}
     with (run_dir / "evaluations.csv").open() as file:

@@ -13,7 +13,7 @@ from harness.config.device_costs import file_of
 from harness.config.run import Run
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.pipeline.device import Device
-from harness.engine.training.build import build_loop
+from harness.engine.programs import build_loop
 from harness.engine.training.failure import in_a_line
 from harness.engine.training.rank_context import Once, RankContext
 from harness.engine.training.resume import Resumed

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.config.local_steps import LocalSteps
 from harness.config.run import Run
 from harness.engine.exchange.stats import Exchanged
 from harness.engine.local_steps.build import as_exchanged, in_rounds
@@ -96,12 +95,13 @@ def repeated(run: Run, context: RankContext, curve: Curve) -> Loop:
     """Return the loop of a rank of `run`, whose training is that of `curve`."""
     course = without_data(run.accumulate * run.batch_size, curve.steps)
     decided, rank = Decided(), context.rank
-    if not isinstance(run.parallel, LocalSteps):
+    layout: Any = run.parallel
+    if not layout.is_local:
         exchange: Any = _exchange(run, context, decided)
         return _loop(run, context, Recorded(course, exchange, curve, rank, decided))
-    of_steps = _exchange(as_exchanged(run, run.parallel), context, decided)
+    of_steps = _exchange(as_exchanged(run, layout), context, decided)
     exchange = RecordedRounds(
-        of_steps, context.clock, Rounds(run.parallel), laid=(), curve=curve, rank=rank
+        of_steps, context.clock, Rounds(layout), laid=(), curve=curve, rank=rank
     )
     loop = _loop(run, context, RecordedLocal(course, exchange, curve, rank, decided))
     return in_rounds(loop, exchange)

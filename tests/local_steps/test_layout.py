@@ -106,6 +106,19 @@ def test_a_fragment_is_sent_and_lands_once_a_round_before_the_next_is_sent(h, fr
     assert sent[2 * fragments :] == [(step - lag, each) for step, each in expected]
 
 
+@pytest.mark.parametrize("warmup_rounds", [0, 3])
+@pytest.mark.parametrize(("h", "fragments", "lag"), [(1, 1, 0), (4, 2, 1), (12, 3, 3), (5, 1, 4)])
+def test_the_number_of_exchanges_is_that_of_the_rounds(h, fragments, lag, warmup_rounds):
+    layout = LocalSteps(h=h, fragments=fragments, lag=lag, warmup_rounds=warmup_rounds)
+    rounds, count = Rounds(layout), 0
+    for step in range(40):
+        assert layout.exchanges(step) == count
+        due = rounds.due(step)
+        count += bool(due.sends)
+        if due.ends:
+            rounds.begin(step + 1)
+
+
 @pytest.mark.parametrize("workers", [1, 2, 5, 8])
 def test_partners_choose_each_other_and_change(workers):
     met = set()

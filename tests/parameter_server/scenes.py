@@ -29,7 +29,7 @@ from harness.engine.parameter_server.processes import context_of
 from harness.engine.parameter_server.server_loop import ServerLoop
 from harness.engine.parameter_server.server_model import ServerModel
 from harness.engine.parameter_server.transport import Process
-from harness.engine.training.build import build_loop
+from harness.engine.programs import build_loop
 from harness.engine.training.rest import Rest, no_checkpoint
 from harness.engine.training.stopping import StopSchedule
 from harness.records.run_directory import Table

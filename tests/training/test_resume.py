@@ -14,7 +14,7 @@ import torch.distributed as dist
 from harness.clock import Clock
 from harness.config.settings import BadSetting, Settings, deciding
 from harness.engine.exchange.collectives import Workers
-from harness.engine.training.build import build_loop
+from harness.engine.programs import build_loop
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines

@@ -13,7 +13,7 @@ from harness.config.run import Run
 from harness.config.scales import composed
 from harness.config.settings import Settings
 from harness.engine.exchange.collectives import Workers
-from harness.engine.training.build import build_loop
+from harness.engine.programs import build_loop
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines

@@ -35,10 +35,8 @@ from harness.engine.training.train import Loop
 WHOLE_MB = 1024.0  # of statistics: all of a fragment are one bucket
 
 
-def local_loop(run: Run, context: RankContext) -> Loop:
+def local_loop(run: Run, layout: LocalSteps, context: RankContext) -> Loop:
     """Build the loop of a rank that trains weights of its own, ready for its first step."""
-    layout = run.parallel
-    assert isinstance(layout, LocalSteps)
     gather, sources = context.together.gather, []
     if context.everyone is not None:  # over packets: whole weights are gathered, and counted
         counted = ObjectGather(context.everyone)

@@ -64,14 +64,3 @@ class Rounds:
         """
         self.number, self.first = self.number + 1, step
         self.steps_apart = max(self.layout.lag + 1, steps_apart or self.layout.steps_apart)
-
-
-def exchanges(layout: LocalSteps, steps: int) -> int:
-    """Return the number of exchanges that begin in `steps` steps, at the horizon of `layout`."""
-    rounds, count = Rounds(layout), 0
-    for step in range(steps):
-        due = rounds.due(step)
-        count += bool(due.sends)
-        if due.ends:
-            rounds.begin(step + 1)
-    return count

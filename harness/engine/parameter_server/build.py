@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from harness.config.run import Run
+from harness.config.server import Server
 from harness.engine.exchange.bucket_lanes import Charge
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.parameter_server.captured import Captured, alone
@@ -24,12 +25,12 @@ from harness.engine.training.replica import Replica
 from harness.records.run_directory import Events, Table
 
 
-def build_trainer(run: Run, context: RankContext) -> Trainer:
+def build_trainer(run: Run, layout: Server, context: RankContext) -> Trainer:
     """Build the trainer of a rank, ready to join the server."""
     shared = Once()
     threads = [
         _thread(run, context._replace(shared=shared, thread=number))
-        for number in range(run.server.threads)
+        for number in range(layout.threads)
     ]
     return Trainer(threads, context.transport, run.timeouts.start_s)
 
@@ -52,7 +53,9 @@ def _thread(run: Run, context: RankContext) -> Served:
         )
 
     at_server: Any = {"workers": captured, "exchange": pushing, "replica": PulledReplica}
-    loop: Any = whole_model_loop(run, context._replace(leads=False, together=served, **at_server))
+    loop: Any = whole_model_loop(
+        run, run.parallel, context._replace(leads=False, together=served, **at_server)
+    )
     served.loop, served.exchange, served.save = loop, loop.exchange, loop.rest.save
     loop.pull, loop.rest = served.exchange.pull, served.ends
     if run.emulation.is_replay:

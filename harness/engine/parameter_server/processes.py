@@ -8,7 +8,7 @@ import torch
 from harness.config.run import Run
 from harness.engine.parameter_server.build import server_loop_of
 from harness.engine.parameter_server.transport import Process
-from harness.engine.training.build import build_loop
+from harness.engine.programs import build_loop
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.worker import finished, log_to, report

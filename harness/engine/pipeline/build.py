@@ -44,14 +44,13 @@ class PipelineGroup(Protocol):
         ...
 
 
-def stage_loop(run: Run, context: RankContext) -> Loop:
+def stage_loop(run: Run, layout: Pipeline, context: RankContext) -> Loop:
     """Build the loop of a rank that holds one stage, ready for its first step.
 
     `context.workers` hold the same stage in all pipelines, `pipeline_group` the other stages.
     """
-    layout, group = run.parallel, context.pipeline_group
+    group = context.pipeline_group
     object_gather = ObjectGather(context.everyone)
-    assert isinstance(layout, Pipeline)
     data = context.data
     whole = build_model(run, context._replace(device=torch.device("cpu")))
     position = StagePosition(group.stage, group.stages, context.workers.rank)

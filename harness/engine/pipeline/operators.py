@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from compressors.activations.base import Activations
 from compressors.activations.operator import Cut
-from harness.config.parallel import Split
+from harness.config.parallel import Parallel
 from harness.config.run import Run
 from harness.engine.pipeline.chain import chain
 from harness.engine.pipeline.stages import cuts_of
@@ -20,7 +20,7 @@ def cut_in_place(run: Run, model: nn.Module, shape: Shape) -> list[Cut]:
 
     Replacing operators in the returned list replaces those at work.
     """
-    if not isinstance(run.parallel, Split):
+    if not run.parallel.has_cuts:
         return []
     cuts: list[Cut] = []
     for number, layer in enumerate(before_cuts(model, shape, run.parallel)):
@@ -29,7 +29,7 @@ def cut_in_place(run: Run, model: nn.Module, shape: Shape) -> list[Cut]:
     return cuts
 
 
-def before_cuts(model: nn.Module, shape: Shape, parallel: Split) -> list[nn.Module]:
+def before_cuts(model: nn.Module, shape: Shape, parallel: Parallel) -> list[nn.Module]:
     """Return the layers behind which a model is cut: ends of stages, or inside a transformer.
 
     Raise ValueError for impossible cuts. Cuts inside a transformer's layers form no pipeline

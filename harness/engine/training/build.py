@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from compressors.activations.operator import Cut
 from harness.clock import RankClock
 from harness.config.device_costs import file_of
 from harness.config.keys import Optimizer
-from harness.config.parallel import Split
+from harness.config.parallel import Parallel
 from harness.config.run import Run
 from harness.engine.exchange.bucket_lanes import Charge, Exchange
 from harness.engine.exchange.feedback import NoFeedback, Residual
@@ -35,14 +34,8 @@ from harness.workloads.models.base import backward_shares
 from harness.workloads.models.stand_in import represented
 
 
-def build_loop(run: Run, context: RankContext) -> Loop:
-    """The loop of a rank, ready for its first step: of the program that `parallel` names."""
-    program: Any = resolve_name(run.parallel.program)
-    return program(run, context)  # type: ignore[no-any-return]
-
-
-def whole_model_loop(run: Run, context: RankContext) -> Loop:
-    """The loop of a rank that has the whole model, cut or not."""
+def whole_model_loop(run: Run, layout: Parallel, context: RankContext) -> Loop:
+    """Build the loop of a rank that has the whole model, with or without cuts."""
     model = context.once("model", lambda: build_model(run, context))
     shares = context.once("shares", lambda: backward_shares(model, context.data.shape))
     exchange = exchange_of(run, context, model, shares)
@@ -226,7 +219,7 @@ def _cuts(run: Run, context: RankContext, model: nn.Module, gradients: Trained) 
     shape, parallel = context.data.shape, run.parallel
 
     def layers() -> list[nn.Module]:
-        return before_cuts(model, shape, parallel) if isinstance(parallel, Split) else []
+        return before_cuts(model, shape, parallel) if parallel.has_cuts else []
 
     there = context.once("layers", layers)  # by a look at the model while nothing is in its cuts
     if run.watch:

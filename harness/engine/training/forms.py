@@ -5,7 +5,6 @@ from typing import Any
 
 from torch import Size
 
-from harness.config.local_steps import LocalSteps
 from harness.config.run import Run
 from harness.workloads.buckets import BucketMb, names_at
 from harness.workloads.form import Form
@@ -18,7 +17,7 @@ def forms(run: Run) -> list[Form]:
         return []
     model, network = run.model, run.shapes()
     shapes = {name: tensor.shape for name, tensor in network.named_parameters()}
-    waits = run.overlap == "after_backward" or isinstance(run.parallel, LocalSteps)
+    waits = run.overlap == "after_backward" or run.parallel.is_local
     shares, mb = backward_shares(network, run.dataset.shape), run.bucket_mb
     found = [_form(model.name, shapes, shares, mb, waits)]
     if (original := getattr(model, "original", None)) is not None:

@@ -14,15 +14,13 @@ import torch.distributed as dist
 from setproctitle import setproctitle
 
 from harness.clock import Clock
-from harness.config.local_steps import LocalSteps
-from harness.config.parallel import Data
 from harness.config.run import Run
 from harness.engine.exchange.collectives import Workers
 from harness.engine.exchange.processor_waits import ProcessorWaits
 from harness.engine.exchange.stats import CollectivesTable
 from harness.engine.pipeline.channel import GlooChannel, PeerLost
 from harness.engine.pipeline.mesh import ACROSS, ALONG, GlooPipelineGroup, everyone, meshed
-from harness.engine.training.build import build_loop
+from harness.engine.programs import build_loop
 from harness.engine.training.failure import causes, in_a_line, traceback_of
 from harness.engine.training.gradients import Gradients, Trained
 from harness.engine.training.rank_context import RankContext
@@ -113,7 +111,7 @@ def build_rank(
         )
         return build_loop(run, context), groups
     groups = [across, along]
-    if isinstance(run.parallel, LocalSteps) and run.parallel.is_gossip:
+    if run.parallel.needs_everyone:
         groups.append(everyone(timeout))
         context = context._replace(
             channel=lambda peer: to_rank(groups[-1], peer, device), everyone=Workers(groups[-1])
@@ -121,7 +119,7 @@ def build_rank(
     loop = build_loop(run, context)
     loop.told = CollectivesTable(run_dir, rank, workers, clock).write
     loop.waits = ProcessorWaits()
-    if isinstance(run.parallel, (Data, LocalSteps)):  # others send while they compute
+    if run.parallel.is_charged:  # others send while they compute
         workers.processor_waits = loop.waits
     return loop, groups
 

@@ -1,0 +1,31 @@
+"""The program of a rank, by what its workers share."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness.config.local_steps import LocalSteps
+from harness.config.parallel import Data, Parallel, Pipeline, Split
+from harness.config.run import Run
+from harness.config.server import Server
+from harness.engine.local_steps.build import local_loop
+from harness.engine.parameter_server.build import build_trainer
+from harness.engine.pipeline.build import stage_loop
+from harness.engine.training.build import whole_model_loop
+from harness.engine.training.rank_context import RankContext
+
+# Each gets the run, its `parallel`, and what the rank has; it returns the loop, or a trainer.
+Program = Callable[[Run, Any, RankContext], Any]
+PROGRAMS: Mapping[type[Parallel], Program] = {
+    Data: whole_model_loop,
+    Split: whole_model_loop,
+    Pipeline: stage_loop,
+    LocalSteps: local_loop,
+    Server: build_trainer,
+}
+
+
+def build_loop(run: Run, context: RankContext) -> Any:
+    """Build the loop of a rank, ready for its first step."""
+    kinds = type(run.parallel).__mro__  # a class of the user's own may derive from one of ours
+    program = next(PROGRAMS[kind] for kind in kinds if kind in PROGRAMS)
+    return program(run, run.parallel, context)
