@@ -4,7 +4,7 @@ As torch's fp16_compress_hook, except that the division comes before the cast, n
 P gradients of the largest float16 still have a mean; and that a gradient which would overflow on
 the way is refused, not made infinite. What rounding, or underflow, took from the gradient is
 `unsent`. The ring rounds P - 1 times more, each time by half a unit of the type at most (measured
-over gloo: 0.0011 of the magnitudes for float16 and 0.0092 for bfloat16, 4 workers); that stays
+between CPUs: 0.0011 of the magnitudes for float16 and 0.0092 for bfloat16, 4 workers); that stays
 lost.
 """
 

@@ -28,6 +28,7 @@ from gradnet.loss_scale import LossScale, ScaledExchange
 from gradnet.unused_parameters import UnusedParameters
 from harness.clock import Clock
 from harness.config import sweep
+from harness.config.backends import BETWEEN_CPUS, BETWEEN_GPUS
 from harness.config.refused import in_a_line
 from harness.config.run import Run
 from harness.config.sweep import OF_A_METHOD
@@ -366,11 +367,12 @@ def _workers(model: DistributedDataParallel, timeout: timedelta | None) -> Worke
     """Make a process group of the model's ranks for the exchange alone."""
     ranks = dist.get_process_group_ranks(model.process_group)
     device = next(model.parameters()).device
-    by_gloo = device.type == "cpu" or dist.get_backend(model.process_group) == "gloo"
+    by_host = dist.get_backend(model.process_group) == BETWEEN_CPUS.name
+    backend = BETWEEN_CPUS if device.type == "cpu" or by_host else BETWEEN_GPUS
     group = dist.new_group(
         ranks,
         timeout=timeout,
-        backend="gloo" if by_gloo else "nccl",
+        backend=backend.name,
         use_local_synchronization=len(ranks) < dist.get_world_size(),
     )
     assert isinstance(group, dist.ProcessGroup)  # this rank is a member

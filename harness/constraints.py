@@ -22,6 +22,7 @@ from compressors.base import Compressor
 from compressors.dense import Dense as DenseGradient
 from controllers.base import Controller
 from controllers.fixed import Fixed
+from harness.config.backends import BETWEEN_CPUS
 from harness.config.keys import BETA_2
 from harness.config.parallel import Parallel
 from harness.config.run import Run
@@ -396,12 +397,14 @@ CONSTRAINTS = (
                _is_not(1)),
     Constraint(UNIFORM, "controller.agree", "min or mean", "which needs one density on all workers",
                lambda c, agree: agree == "local" and not c.controller.same_everywhere),
-    Constraint(CUDA, "device", "cpu or auto", "one each, or one for all with backend=gloo",
+    Constraint(CUDA, "device", "cpu or auto",
+               f"one each, or one for all with backend={BETWEEN_CPUS.name}",
                lambda c, _: c.gpus_here < c.gpus_needed),
     Constraint(VIRTUAL, "backend", "auto", "which sends nothing", _is_not("auto")),
     Constraint(SERVER, "backend", "auto", "whose messages are its own", _is_not("auto")),
-    Constraint(ON_CPUS, "backend", "gloo or auto", "between which NCCL sends nothing",
-               _is_not("gloo", "auto")),
+    Constraint(ON_CPUS, "backend", f"{BETWEEN_CPUS.name} or auto",
+               "between which NCCL sends nothing",
+               _is_not(BETWEEN_CPUS.name, "auto")),
     Constraint(RESUMED, "resume_from", "a run or checkpoint", "made on such a device", _can_go_on),
     Constraint(MEASURED, "emulation.compression", "own or null",
                "where nobody says when the device is free", _is_not("own", None)),

@@ -44,7 +44,7 @@ def returned(scheme: Activations, piece: Piece, kept: Any, shape: Shape) -> Tens
 
 
 def check_count(scheme: Activations, what: str, count: Any, piece: Piece) -> None:
-    """Raise BadPart unless `count` is right: gloo ends a process that gets another size."""
+    """Raise BadPart unless `count` is right: torch ends a process that gets another size."""
     wanted = None if piece.mask is not None else len(piece.values)
     if count != wanted:
         why = "values without a mask" if piece.mask is None else "a mask, which tells"

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from harness.calibrate.links import Sample
-from harness.engine.exchange.backends.gloo import CHUNK_BYTES
+from harness.config.backends import BETWEEN_CPUS
 from harness.virtual.ring_finish import last_packet, packet_bytes
 from harness.virtual.tcp_flows import segments
 
@@ -199,7 +199,7 @@ def _wakings(sample: Sample, cores: int | None) -> float:
 
 def _sent_in(collective: str, piece: float) -> int:
     """Return the number of messages that carry a piece."""
-    return segments(piece) if collective == "all_reduce" else ceil(piece / CHUNK_BYTES)
+    return segments(piece) if collective == "all_reduce" else ceil(piece / BETWEEN_CPUS.chunk_bytes)
 
 
 def _messages(sample: Sample) -> int:

@@ -1,4 +1,4 @@
-"""Durations of real collectives on shaped links here: one rank a node, gloo, no computation.
+"""Durations of real collectives on shaped links here: one rank a node, on CPUs, no computation.
 
 They run on the exchange thread of a step, so handing work to it and back counts. `python -m
 harness.calibrate.links PLAN` prints samples as JSON. It must be process 1 of namespaces of its own,

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from harness.config.backends import BETWEEN_CPUS
 from harness.emulation import user_namespace
 from harness.emulation.star import Star
 from harness.records import environment
@@ -70,11 +71,12 @@ def _rank(
 ) -> None:
     status = 1
     try:
-        os.environ |= {"GLOO_SOCKET_IFNAME": network.interface, "MASTER_PORT": str(PORT)}
+        os.environ |= dict.fromkeys(BETWEEN_CPUS.variables, network.interface)
+        os.environ |= {"MASTER_PORT": str(PORT)}
         os.environ |= {"MASTER_ADDR": network.addresses[0]}
         torch.set_num_threads(1)
         timeout = timedelta(seconds=TIMEOUT_S)
-        dist.init_process_group("gloo", rank=rank, world_size=size, timeout=timeout)
+        dist.init_process_group(BETWEEN_CPUS.name, rank=rank, world_size=size, timeout=timeout)
         answer = function(*arguments)
         dist.barrier()
         os.write(writer, json.dumps(answer).encode())

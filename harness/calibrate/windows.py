@@ -20,6 +20,7 @@ import torch.distributed as dist
 from harness.calibrate.links import LIMIT_S, CalibrationError
 from harness.calibrate.ranks import on_ranks_of
 from harness.calibrate.testbed import fitted
+from harness.config.backends import BETWEEN_CPUS
 from harness.emulation import user_namespace
 from harness.emulation.star import Star
 from harness.fidelity.bench import CROSSINGS, Bench
@@ -59,8 +60,9 @@ def row(rtt_ms: float, nbytes: int, seconds: float) -> Measurement:
     """One transfer, as a row that a testbed predicts."""
     said = f"{RATE_MBIT:g} Mbit/s, round trip {rtt_ms:g} ms"
     return Measurement(
-        NAME, NAME, "", "", said, "2", "gloo", "time_ms", 1000 * seconds, "ms", NAME, stack="gloo",
-        operation="send", rtt_ms=rtt_ms, rate_mbit=RATE_MBIT, bytes=nbytes, statistic="median",
+        NAME, NAME, "", "", said, "2", BETWEEN_CPUS.name, "time_ms", 1000 * seconds, "ms", NAME,
+        stack=BETWEEN_CPUS.name, operation="send", rtt_ms=rtt_ms, rate_mbit=RATE_MBIT,
+        bytes=nbytes, statistic="median",
     )  # fmt: skip
 
 
@@ -68,7 +70,7 @@ def fit(rows: Sequence[Measurement]) -> TcpWindows:
     """The two windows by which virtual time is closest to `rows`, in least squares of logs."""
     inputs = tuple(Selector({"rtt_ms": row.rtt_ms, "bytes": row.bytes}) for row in rows)
     constants, takes = ("window_bytes", "initial_window_bytes"), (Selector({"id": NAME}),)
-    bench = Bench(NAME, NAME, inputs=inputs, takes=takes, backend="gloo", fit=constants)
+    bench = Bench(NAME, NAME, inputs=inputs, takes=takes, backend=BETWEEN_CPUS.name, fit=constants)
     found = fitted(bench, rows)
     predictor = RowPredictor(found)
     errors = [abs(predictor.predict(row) / (row.value or math.nan) - 1) for row in rows]

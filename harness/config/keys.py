@@ -7,6 +7,7 @@ this file needs no torch.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from harness.config.backends import BackendChoice
 from harness.config.lanes import Lanes
 from harness.config.schedules import Schedule
 from harness.config.typed import MOST_WORKERS, Must, is_path, require
@@ -132,7 +133,7 @@ class RunKeys:
     accumulate: Count  # micro-batches of a step
     precision: Literal["float32", "bf16"]
     device: Literal["auto", "cpu", "cuda"]
-    backend: Literal["auto", "gloo", "nccl"]  # of collectives over packets
+    backend: BackendChoice  # of collectives over packets
     eval_every: Count
     checkpoint_every: Whole | None  # 0: only at the end; None: never
     initial_weights: Path | None

@@ -15,6 +15,7 @@ from torch import nn
 from compressors.activations.base import Activations
 from compressors.base import Compressor
 from controllers.base import Controller
+from harness.config.backends import BACKENDS
 from harness.config.keys import Emulation, Optimizer, RunKeys, Target, Timeouts
 from harness.config.network import NetworkChoice
 from harness.config.parallel import Parallel
@@ -86,8 +87,9 @@ class Run(RunKeys):
         getattr(self.model, "check_files", lambda: None)()
 
     def gpus(self, workers: int) -> int:
-        """GPUs that `workers` of one machine need: one each, or over gloo one for all."""
-        return 1 if self.backend == "gloo" else self.network.gpus(workers)
+        """Return the GPUs that `workers` of one machine need: one each, or one that all share."""
+        shares = self.backend in BACKENDS and BACKENDS[self.backend].shares_gpus
+        return 1 if shares else self.network.gpus(workers)
 
     def device_type(self, workers: int) -> str:
         """`cuda`, where this machine has the GPUs that `workers` on it need; or `cpu`."""

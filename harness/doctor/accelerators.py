@@ -12,6 +12,7 @@ from compressors.randomk import RandomK
 from compressors.signsgd import SignSGD
 from compressors.sparseloco import SparseLoCo
 from compressors.topk import TopK
+from harness.config.backends import BETWEEN_CPUS, BETWEEN_GPUS
 from harness.contract.reductions import gradient, run
 from harness.doctor.composition import Composition
 from harness.doctor.findings import Finding, needed
@@ -22,7 +23,7 @@ def accelerators(asked: Sequence[Composition]) -> Iterator[Finding]:
     yield Finding("torch", "ok", torch.__version__, built)
     gpus = torch.cuda.device_count()
     on_cuda = [run.gpus(run.workers) for run, _ in asked if run.device == "cuda"]
-    shared = "one for each worker, or for all with backend=gloo"
+    shared = f"one for each worker, or for all with backend={BETWEEN_CPUS.name}"
     enable = "an NVIDIA GPU for each worker and its driver, as nvidia-smi tells; or device=cpu"
     if gpus < max(on_cuda, default=0):
         means = f"device=cuda needs {max(on_cuda)}: {shared}"
@@ -34,9 +35,9 @@ def accelerators(asked: Sequence[Composition]) -> Iterator[Finding]:
         used = "used" if any(each.on_gpus for each in asked) else "not used by these runs"
         yield Finding("GPUs", "ok", f"{gpus} x {names}", f"{used}; {shared}")
     on_cpus = not all(each.on_gpus for each in asked)
-    yield _backend("gloo", torch.distributed.is_gloo_available(), "CPUs", on_cpus)
+    yield _backend(BETWEEN_CPUS.name, "CPUs", on_cpus)
     on_gpus = any(each.on_gpus for each in asked) or bool(on_cuda)
-    yield _backend("nccl", torch.distributed.is_nccl_available(), "GPUs", on_gpus)
+    yield _backend(BETWEEN_GPUS.name, "GPUs", on_gpus)
 
 
 def compiled() -> Iterator[Finding]:
@@ -64,8 +65,8 @@ def compiled() -> Iterator[Finding]:
         yield Finding("kernels", "ok", f"{kernels.path()}, as numpy")
 
 
-def _backend(name: str, there: bool, on: str, asked: bool) -> Finding:
+def _backend(name: str, on: str, asked: bool) -> Finding:
     purpose = f"collectives of workers on {on}"
-    if there:
+    if torch.distributed.is_backend_available(name):
         return Finding(name, "ok", "in this torch", purpose)
     return Finding(name, needed(asked), "not in this torch", purpose, "install another torch")

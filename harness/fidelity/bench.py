@@ -101,7 +101,7 @@ class Bench:
     costs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by compressor's file
     computes: Mapping[tuple[str, str], Compute] = field(default_factory=dict)  # by model and run
     default_run: str = ""
-    backend: str = ""  # gloo | nccl, whose algorithms the collectives of benchmark rows have
+    backend: str = ""  # in harness.config.backends: how the collectives of benchmark rows run
     fit: tuple[str, ...] = ()
     network: Mapping[str, Any] = field(default_factory=dict)  # documented settings
     rate_mbit: float | None = None  # of links, if a row has none

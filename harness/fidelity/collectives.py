@@ -1,10 +1,7 @@
 """Predict benchmark rows: run the collective or the step in virtual time on the row's bench.
 
-Gloo's all-reduce is a ring in segments. Its broadcast is a binomial tree of whole messages, in
-which a rank sends to all children at once (gloo/broadcast.cc). Its reduce is a ring, in which every
-rank sends all segments but two, and then a gather to the root (gloo/reduce.cc). NCCL's collectives
-are pipelined rings. DDP's step is a replay of the model after the broadcast of its buffers, which
-by default precedes every forward.
+`harness.config.backends` says how each backend sends. A step of DDP is a replay of the model after
+the broadcast of its buffers, which by default precedes every forward.
 """
 
 import re
@@ -13,6 +10,7 @@ from math import ceil, log2
 
 import numpy as np
 
+from harness.config.backends import BETWEEN_CPUS
 from harness.fidelity.bench import Bench, Cluster, Compute
 from harness.fidelity.measurement import Measurement, Unpredictable
 from harness.fidelity.replays import ReplayedMethod, ReplayJob, iteration
@@ -67,7 +65,7 @@ class RowPredictor:
             return float(costs.all_reduce(0.0, nbytes, workers))
         if name == "send":
             return float(costs.send(0.0, [[0, nbytes], [0, 0]]))
-        if self.bench.backend != "gloo":
+        if self.bench.backend != BETWEEN_CPUS.name:
             return float(costs.broadcast(0.0, nbytes, workers))
         run = tree_broadcast_s if name == "broadcast" else gathered_reduce_s
         return float(run(costs, nbytes, workers))
@@ -121,6 +119,6 @@ def gathered_reduce_s(costs: Costs, nbytes: int, workers: int) -> float:
 
 
 def _children(rank: int, workers: int) -> list[int]:
-    """Return the children of a rank in gloo's tree: its number with one higher bit set."""
+    """Return the children of a rank in the tree: its number with one higher bit set."""
     bits = range(rank.bit_length(), ceil(log2(workers)))
     return [child for bit in bits if (child := rank | 1 << bit) < workers]

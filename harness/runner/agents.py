@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.config.backends import BETWEEN_CPUS
 from harness.records.run_directory import read_events
 from harness.runner.validity_checks import of_changes
 
 MOST_WORDS = 300  # characters of a log's last line
 ABORTED = (
-    ", as gloo does where another rank calls a collective of another size; with network=simulated "
+    f", as {BETWEEN_CPUS.name} does where another rank calls a collective of another size; with "
+    "network=simulated "
     "the compressor's sizes are compared"
 )
 OWN_CHILDREN = 0x20000000  # __WNOTHREAD: not the iperf3 processes that another thread started
@@ -79,7 +81,7 @@ def cause(agents: Agents) -> str:
             rank, code = event["rank"], event["exitcode"]
             how = f"was killed by {_signal(code)}" if code < 0 else f"exited with status {code}"
             last = _memory(agents, code) or _last_words(agents.run_dir / "logs" / f"rank{rank}.log")
-            unlike = code == -signal.SIGABRT and (not last or "preamble" in last)  # gloo's word
+            unlike = code == -signal.SIGABRT and (not last or BETWEEN_CPUS.size_mismatch in last)
             return f"rank {rank} {how}{ABORTED if unlike else last}"
     failures = [event for event in events if event["event"] == "agent_failed"]
     for event in sorted(failures, key=lambda event: not event.get("own")):

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from harness.config.backends import BETWEEN_CPUS
 from harness.records.flows import Competing, competing_bytes
 
 BYPASS_SHARE = 0.98  # of what was sent has to be seen by the shaper
 EXCESS_SHARE = 1.1  # of what was sent: headers are 1.046, the rest is sent again
 STAGES_EXCESS_SHARE = 1.25  # of what stages and servers send, in messages that are not counted
 ACKNOWLEDGING_SHARE = 0.05  # of the bytes that go the other way
-SEGMENTS = 2  # in which gloo's ring sends a rank's part, however small it is
 HOP_BYTES = 400  # headers of a segment, of its announcement, and of answers; 350 measured
 STOP_BYTES = 64 << 10  # to agree on an evaluation or a checkpoint, and on its outcome
 EXCESS_BYTES = 256 << 10  # to leave in order, and what agents say meanwhile
@@ -38,7 +38,7 @@ def excess(collectives: int, ranks: int, stops: int) -> Excess:
 
     0 collectives means that their number is unknown.
     """
-    hops = 2 * (ranks - 1) * SEGMENTS * collectives
+    hops = 2 * (ranks - 1) * BETWEEN_CPUS.segments_per_rank * collectives
     share = EXCESS_SHARE if collectives else STAGES_EXCESS_SHARE
     return Excess(share, EXCESS_BYTES + STOP_BYTES * stops + HOP_BYTES * hops)
 

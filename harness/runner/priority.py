@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from harness.config.backends import BETWEEN_CPUS
+
 RUN_FIRST = os.SCHED_RR | os.SCHED_RESET_ON_FORK
 HIGHEST_WEIGHT, HIGHEST_NICE, GROUP = "10000", "-20", "gradnet-run"
 CGROUPS, PROCESSES = Path("/sys/fs/cgroup"), Path("/proc")
-# Names of threads: of gloo, of its process groups, and ours. No other thread of a rank exchanges.
-EXCHANGE_THREADS = ("gloo_tcp_loop", "pt_gloo_runloop", "exchange")
+# Names of threads: of the backend, and ours. No other thread of a rank exchanges.
+EXCHANGE_THREADS = (*BETWEEN_CPUS.threads, "exchange")
 
 
 class Priority:

@@ -12,15 +12,16 @@ from torch.distributed.elastic.rendezvous.api import RendezvousParameters
 from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
+from harness.config.backends import BACKENDS
+
 BACKEND = "static_bound"
 PORT = 29500  # of the rendezvous, inside the first node's namespace
 
 
 def environment(interface: str) -> dict[str, str]:
-    """Return variables that keep gloo, NCCL and TensorPipe on `interface`, off shared memory."""
-    return {
-        "GLOO_SOCKET_IFNAME": interface,
-        "NCCL_SOCKET_IFNAME": interface,
+    """Return variables that keep all of torch's traffic on `interface`, and off shared memory."""
+    names = [name for backend in BACKENDS.values() for name in backend.variables]
+    return dict.fromkeys(names, interface) | {
         "NCCL_P2P_DISABLE": "1",
         "NCCL_SHM_DISABLE": "1",
         "NCCL_IB_DISABLE": "1",

@@ -35,9 +35,9 @@ SKIPPED_SHARE = 0.01  # of the changes of the plan; one is always allowed
 SAMPLED_SHARE = 0.5  # of the rows that links.csv should have for a link
 # real: any run may be sampled so rarely, and a longer one at most so rarely beside its length
 ALWAYS_SAMPLE_S, MOST_SAMPLE_SHARE = 0.25, 0.25
-# Of the plan while ranks communicate. A ring over gloo delivers 0.91 to 0.97 of a static link with
-# exchanges of a megabyte, and its slowest case seen on a quiet machine 0.84; a plan that the
-# shapers cannot follow 0.46. A second has a hundredth of the exchanges, so less is asked of it.
+# Share of the plan while ranks communicate. A ring between CPUs delivers 0.91 to 0.97 of a static
+# link with exchanges of a megabyte, and its slowest case seen on a quiet machine 0.84; a plan that
+# the shapers cannot follow 0.46. A second has a hundredth of the exchanges, so less is asked of it.
 LEAST_DELIVERED, LEAST_DELIVERED_WORST = 0.8, 0.5
 # A link never carries more than its shaper lets through but for a packet; of a second, what the
 # times of a sample and of its counters are apart, some tens of milliseconds, comes to it.

@@ -21,7 +21,7 @@ stand in the queues, as CUBIC leaves them: every message waits for one, or takes
 share of the rate makes it, if that is longer. A window is where its flow's data is and where its
 acknowledgements are, behind the data of the flow that leaves the receiver; round a ring a long
 queue and a short one follow each other (links.csv of contended runs on four and eight nodes has
-0.38 to 0.51 of a queue's room in the mean; of eight flows a link, 0.57). Gloo sends a message when
+0.38 to 0.51 of a queue's room in the mean; of eight flows a link, 0.57). Torch sends a message when
 its receiver has said that it is ready, so both wait, in one queue each. Of an all-gather all
 receivers are ready at once, and its messages wait in every other queue. Delays of links count once
 a message, and of an all-reduce in segments as `harness.virtual.tcp_flows` has it; jitter is taken
@@ -40,7 +40,7 @@ a collective takes less than its bytes by both, where no other flow keeps the bu
 
 Where nodes share processors, who waits for a message has to be woken when it is there. While a lot
 of bytes is on its way the next message is awaited meanwhile, so this is a bound, not a term: a
-collective takes no less than its messages' wakings, beside the delay of links. A receiver of gloo's
+collective takes no less than its messages' wakings, beside the delay of links. A receiver
 rings says at every message that it is ready, so both ends have to run, and ranks that share a
 processor are in each other's way: a waking takes as much longer as the root of their number (0.78,
 1.16 and 1.49 ms a message measured on 2, 4 and 8 nodes of two cores). Of an all-gather, an
@@ -54,7 +54,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.engine.exchange.backends.gloo import CHUNK_BYTES
+from harness.config.backends import BETWEEN_CPUS
 from harness.virtual.bandwidth_shares import BandwidthShares
 from harness.virtual.link_states import LinkState, LinkStates
 from harness.virtual.noise import Noise
@@ -62,6 +62,7 @@ from harness.virtual.ring_finish import last_packet, ring_ends_s
 from harness.virtual.routes import VOID
 from harness.virtual.tcp_flows import AT_A_TIME, TcpFlows
 
+CHUNK_BYTES = BETWEEN_CPUS.chunk_bytes  # of an all-gather
 POSTED = {"all_gather", "all_to_all", "send"}  # all receives are, before it begins
 
 
@@ -152,8 +153,8 @@ class Costs:
     ) -> float:
         """Return the end of a ring reduce-scatter of `nbytes`, of which each worker keeps a part.
 
-        `segmented` models gloo's reduce, which sends all segments but the last two first, so that
-        only two of a worker's own part remain to be sent (gloo/reduce.cc).
+        `segmented` models a reduce between CPUs, which sends all segments but the last two first,
+        so that only two of a worker's own part remain to be sent.
         """
         piece = nbytes / workers
         segment, messages = 0.0, workers - 1

@@ -1,18 +1,19 @@
-"""Sums over workers in the order of gloo's ring, so that bits are equal."""
+"""Sums over workers in the order of the ring between CPUs, so that bits are equal."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-SEGMENT_BYTES = 1 << 20  # most that gloo adds up at a time
-SEGMENTS_PER_RANK = 2  # at least
+from harness.config.backends import BETWEEN_CPUS
+
+SEGMENT_BYTES, SEGMENTS_PER_RANK = BETWEEN_CPUS.segment_bytes, BETWEEN_CPUS.segments_per_rank
 
 
 def ring_sum(parts: Sequence[Tensor]) -> Tensor:
     """Return the sum of `parts`, one per rank. Each addition is rounded in their type.
 
-    gloo cuts a tensor into as many runs of segments as there are ranks. Run c travels round the
+    The ring cuts a tensor into as many runs of segments as there are ranks. Run c travels round the
     ring from rank c - 1 down to rank c, where it is complete.
     """
     size, first = len(parts), parts[0]

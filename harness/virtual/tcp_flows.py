@@ -1,13 +1,13 @@
-"""TCP connections that carry a message between two nodes: windows, and gloo's segments.
+"""TCP connections that carry a message between two nodes: windows, and segments.
 
 NCCL divides a message over several connections (two threads of eight sockets on AWS, by its
 net_socket.cc). A connection has a window of unacknowledged bytes, so it carries at most one window
 per round trip, and clouds limit its rate. After idling, its window begins small and doubles every
 round trip (RFC 5681, slow start).
 
-Gloo's all-reduce sends every piece in segments of at most 1 MiB, at least two, of which two are
-under way (gloo/allreduce.h, kMaxSegmentSize). Each waits until its receiver is ready. Two segments
-take a round trip and their bytes once, unless the link is busy for longer.
+Between CPUs an all-reduce sends every piece in segments of at most 1 MiB, at least two, of which
+two are under way. Each waits until its receiver is ready. Two segments take a round trip and their
+bytes once, unless the link is busy for longer.
 
 A message uses more of a link than its content: a header, a handshake before it, a last packet that
 is not full, and acknowledgements. `message_bytes` is this surplus.
@@ -19,9 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-MOST_SEGMENT_BYTES = 1 << 20  # of gloo's
-FEWEST_SEGMENTS = 2  # of a piece
-AT_A_TIME = 2  # segments that are under way
+from harness.config.backends import BETWEEN_CPUS
+
+MOST_SEGMENT_BYTES = BETWEEN_CPUS.segment_bytes
+FEWEST_SEGMENTS = BETWEEN_CPUS.segments_per_rank  # of a piece
+AT_A_TIME = BETWEEN_CPUS.segments_under_way
 
 
 class TcpFlows(NamedTuple):
@@ -68,7 +70,7 @@ class TcpFlows(NamedTuple):
 
 
 def segments(piece: float, segment_bytes: float = MOST_SEGMENT_BYTES) -> int:
-    """Return the number of gloo's segments of a piece, of at most `segment_bytes` each."""
+    """Return the number of segments of a piece, of at most `segment_bytes` each."""
     return max(FEWEST_SEGMENTS, ceil(piece / segment_bytes))
 
 

@@ -7,10 +7,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from harness.engine.exchange.backends.gloo import CHUNK_BYTES
+from harness.config.backends import BETWEEN_CPUS
 from harness.engine.exchange.backends.nccl import Nccl
 from harness.engine.exchange.collectives import Workers
 from tests.ranks import run_ranks
+
+CHUNK_BYTES = BETWEEN_CPUS.chunk_bytes
 
 SIZES = (1, 2, 3, 4)
 

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from compressors.activations.dct_mp import DCTMP
 from harness.clock import Clock
-from harness.engine.pipeline.channel import GlooChannel
+from harness.engine.pipeline.channel import GroupChannel
 from harness.engine.pipeline.stage_io import Inlet, Outlet
 from harness.engine.training.rank_context import single_thread_executor
 from tests.ranks import run_ranks
@@ -22,7 +22,7 @@ def _end(timeout_s: float) -> Inlet | Outlet:
     rank = dist.get_rank()
     group = dist.new_group(timeout=timedelta(seconds=timeout_s))
     kind = Inlet if rank else Outlet
-    channel, executor = GlooChannel(group, 1 - rank, "stage X"), single_thread_executor
+    channel, executor = GroupChannel(group, 1 - rank, "stage X"), single_thread_executor
     return kind(channel, DCTMP(0.2), SHAPE, Clock(), executor)
 
 

@@ -6,13 +6,15 @@ from math import inf, sqrt
 import numpy as np
 import pytest
 
-from harness.engine.exchange.backends.gloo import CHUNK_BYTES
+from harness.config.backends import BETWEEN_CPUS
 from harness.virtual.loss import tcp_bytes_per_s
 from harness.virtual.routes import DumbbellRoutes
 from harness.virtual.tcp_flows import TcpFlows
 from profiles.base import Extremes, Link
 from profiles.static import Static
 from tests.virtual.threads import costs_of
+
+CHUNK_BYTES = BETWEEN_CPUS.chunk_bytes
 
 MB = 1_000_000
 

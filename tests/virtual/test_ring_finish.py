@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from harness.engine.exchange.backends.gloo import CHUNK_BYTES
+from harness.config.backends import BETWEEN_CPUS
 from harness.virtual.noise import Noise
 from harness.virtual.ring_finish import ring_ends_s
 from profiles.static import Static
 from tests.virtual.test_costs import MB, Made
 from tests.virtual.threads import costs_of
+
+CHUNK_BYTES = BETWEEN_CPUS.chunk_bytes
 
 ONE_SLOW = Made({1: [(0, 0.1)]})  # both links of node 1 at 0.1 MB/s: hops 0-1 and 1-2
 EQUAL = [0.1 * MB] * 4

@@ -1,8 +1,8 @@
 """A connection of two processes: tensors over TCP, in order, each behind its length.
 
-A gloo process group does not serve: when one end dies within a tensor, its other end waits for the
-whole timeout, and it asks a resolver for names. The bytes of tensors are counted, those of their
-lengths are not.
+A process group of torch is not suitable: if one end dies within a tensor, the other end waits for
+the whole timeout, and it asks a resolver for names. The bytes of tensors are counted, those of
+their lengths are not.
 """
 
 import socket

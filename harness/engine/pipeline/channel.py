@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from harness.engine.exchange.backends import MESSAGES
+
 
 class PeerLost(RuntimeError):
     """Error: a neighbour is silent or gone. `rank` is its number in the run."""
@@ -41,8 +43,8 @@ class Channel(Protocol):
 
 
 @dataclass
-class GlooChannel:
-    """This rank's end of a connection to rank `peer` of `group`, which must be one of gloo's.
+class GroupChannel:
+    """This rank's end of a connection to rank `peer` of `group`, whose backend is `MESSAGES`.
 
     A neighbour that does not answer within the group's timeout, or whose end is closed, is a
     `PeerLost`; it is told by its `name`.
@@ -50,7 +52,7 @@ class GlooChannel:
     Sending does not wait: two neighbours that send first would wait for each other, as a message
     only leaves when it is asked for. One thread sends, and one, maybe another, receives. Messages
     of a direction arrive in their order. `sent_bytes` and `received_bytes` only grow; they are of
-    what was handed over, without what gloo and TCP add, which the shapers count.
+    what was handed over, without what the backend and TCP add, which the shapers count.
     """
 
     group: dist.ProcessGroup
@@ -63,15 +65,13 @@ class GlooChannel:
 
     def send(self, message: Tensor) -> None:
         message = message.cpu()
-        work = dist.isend(message, group=self.group, group_dst=self.peer)
-        assert work is not None  # this rank is a member of its group
+        work = MESSAGES.send(self.group, message, self.peer)
         self._leaving.append((work, message))  # whose memory is read until it has left
         self.sent_bytes += message.numel()
 
     def receive(self, nbytes: int) -> Tensor:
         message = torch.empty(nbytes, dtype=torch.uint8)
-        work = dist.irecv(message, group=self.group, group_src=self.peer)
-        assert work is not None
+        work = MESSAGES.receive(self.group, message, self.peer)
         with self._naming("nothing came from"):
             work.wait()
         self.received_bytes += nbytes
@@ -85,7 +85,7 @@ class GlooChannel:
 
     @contextmanager
     def _naming(self, what: str) -> Iterator[None]:
-        """Say of which neighbour an error of gloo is."""
+        """Name the neighbour in an error of the backend."""
         try:
             yield
         except RuntimeError as error:

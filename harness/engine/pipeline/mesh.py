@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from harness.engine.pipeline.channel import GlooChannel
+from harness.config.backends import BETWEEN_CPUS
+from harness.engine.pipeline.channel import GroupChannel
 
 ACROSS, ALONG = "dp", "pp"  # the same stage of all pipelines; the stages of one
 
@@ -15,17 +16,16 @@ ACROSS, ALONG = "dp", "pp"  # the same stage of all pipelines; the stages of one
 def meshed(stages: int, timeout: timedelta) -> DeviceMesh:
     """All ranks as [pipelines, stages]; called by all.
 
-    Along a pipeline gloo sends, whatever the device: NCCL cannot send both ways between two ranks
-    in an order that only the data decides.
+    Along a pipeline messages go between CPUs, whatever the device; see `harness.config.backends`.
     """
     ranks = torch.arange(dist.get_world_size()).view(-1, stages)
     across = _own([column.tolist() for column in ranks.T], timeout, None)
-    along = _own([row.tolist() for row in ranks], timeout, "gloo")
+    along = _own([row.tolist() for row in ranks], timeout, BETWEEN_CPUS.name)
     return DeviceMesh.from_group([across, along], "cpu", ranks, mesh_dim_names=(ACROSS, ALONG))
 
 
 @dataclass
-class GlooPipelineGroup:
+class PacketPipelineGroup:
     """The stages of this rank's pipeline, which are those of `group`."""
 
     group: dist.ProcessGroup
@@ -34,13 +34,13 @@ class GlooPipelineGroup:
     def __post_init__(self) -> None:
         self.stage, self.stages = self.group.rank(), self.group.size()
 
-    def channel(self, stage: int, name: str) -> GlooChannel:
-        return GlooChannel(self.group, stage, name, self.device)
+    def channel(self, stage: int, name: str) -> GroupChannel:
+        return GroupChannel(self.group, stage, name, self.device)
 
 
 def everyone(timeout: timedelta) -> dist.ProcessGroup:
     """All ranks, on CPUs."""
-    return _own([list(range(dist.get_world_size()))], timeout, "gloo")
+    return _own([list(range(dist.get_world_size()))], timeout, BETWEEN_CPUS.name)
 
 
 def _own(lines: list[list[int]], timeout: timedelta, backend: str | None) -> dist.ProcessGroup:

@@ -9,7 +9,7 @@ from harness.engine.exchange.collectives import Collectives
 
 
 class ObjectGather:
-    """Gathers objects of all ranks, over gloo, and counts their bytes."""
+    """Gathers objects of all ranks, between CPUs, and counts their bytes."""
 
     def __init__(self, workers: Collectives) -> None:
         self.workers = workers

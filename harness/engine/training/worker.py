@@ -14,12 +14,13 @@ import torch.distributed as dist
 from setproctitle import setproctitle
 
 from harness.clock import Clock
+from harness.config.backends import backend_for
 from harness.config.run import Run
 from harness.engine.exchange.collectives import Workers
 from harness.engine.exchange.processor_waits import ProcessorWaits
 from harness.engine.exchange.stats import CollectivesTable
-from harness.engine.pipeline.channel import GlooChannel, PeerLost
-from harness.engine.pipeline.mesh import ACROSS, ALONG, GlooPipelineGroup, everyone, meshed
+from harness.engine.pipeline.channel import GroupChannel, PeerLost
+from harness.engine.pipeline.mesh import ACROSS, ALONG, PacketPipelineGroup, everyone, meshed
 from harness.engine.programs import build_loop
 from harness.engine.training.failure import causes, in_a_line, traceback_of
 from harness.engine.training.gradients import Gradients, Trained
@@ -107,7 +108,7 @@ def build_rank(
     if along.size() > 1:
         groups = [across, along, everyone(timeout)]
         context = context._replace(
-            pipeline_group=GlooPipelineGroup(along, device), everyone=Workers(groups[-1])
+            pipeline_group=PacketPipelineGroup(along, device), everyone=Workers(groups[-1])
         )
         return build_loop(run, context), groups
     groups = [across, along]
@@ -124,9 +125,9 @@ def build_rank(
     return loop, groups
 
 
-def to_rank(group: dist.ProcessGroup, peer: int, device: torch.device) -> GlooChannel:
+def to_rank(group: dist.ProcessGroup, peer: int, device: torch.device) -> GroupChannel:
     """Connect to rank `peer` of a group of all."""
-    return GlooChannel(group, peer, f"rank {peer}", device)
+    return GroupChannel(group, peer, f"rank {peer}", device)
 
 
 def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:
@@ -156,7 +157,7 @@ def gather(mine: Any) -> list[Any]:
 
 
 def _device(run: Run, rank: int, local: LocalRanks) -> torch.device:
-    """A GPU for every rank of this machine, shared where gloo lets them, or the CPU."""
+    """A GPU for every rank of this machine, shared if the backend lets them, or the CPU."""
     if run.device_type(local.local_world_size) == "cpu":
         return torch.device("cpu")
     device = torch.device("cuda", local.local_rank(rank) % torch.cuda.device_count())
@@ -165,8 +166,7 @@ def _device(run: Run, rank: int, local: LocalRanks) -> torch.device:
 
 
 def _backend(run: Run, device: torch.device) -> str:
-    fitting = "nccl" if device.type == "cuda" else "gloo"
-    return fitting if run.backend == "auto" else run.backend
+    return backend_for(device.type, run.backend).name
 
 
 def _drifted(gradients: Gradients, group: dist.ProcessGroup) -> bool:

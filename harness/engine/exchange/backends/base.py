@@ -32,3 +32,15 @@ class Backend(Protocol):
         theirs = mine.new_empty(sum(incoming))
         dist.all_to_all_single(theirs, mine, incoming, outgoing, group=group)
         return theirs
+
+    def send(self, group: ProcessGroup, tensor: Tensor, peer: int, tag: int = 0) -> dist.Work:
+        """Begin to send `tensor` to rank `peer` of the group; it must not change meanwhile."""
+        work = dist.isend(tensor, group=group, group_dst=peer, tag=tag)
+        assert work is not None  # this rank is a member of its group
+        return work
+
+    def receive(self, group: ProcessGroup, tensor: Tensor, peer: int, tag: int = 0) -> dist.Work:
+        """Begin to receive from rank `peer` of the group what fills `tensor`."""
+        work = dist.irecv(tensor, group=group, group_src=peer, tag=tag)
+        assert work is not None
+        return work

@@ -1,18 +1,16 @@
 """Collectives between CPUs over TCP; tensors of a GPU travel by way of the host's memory."""
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
+from harness.config.backends import BETWEEN_CPUS
 from harness.engine.exchange.backends.base import Backend, ProcessGroup
-
-CHUNK_BYTES = 512 * 1024  # of the ring all-gather: small enough to pipeline, large enough to send
 
 
 class Gloo(Backend):
     """Collectives of gloo, with an all-gather of pieces that differ in size."""
 
-    device_type = "cpu"
+    device_type = BETWEEN_CPUS.device_type
 
     def all_gather(self, group: ProcessGroup, mine: Tensor, sizes: list[int]) -> list[Tensor]:
         """Every rank's piece, by a ring in which each chunk is passed on as soon as it arrives.
@@ -25,35 +23,27 @@ class Gloo(Backend):
         if world_size == 1:
             return pieces
         before, after = (rank - 1) % world_size, (rank + 1) % world_size
-        chunks = [piece.split(CHUNK_BYTES) if piece.numel() else () for piece in pieces]
+        chunks = [
+            piece.split(BETWEEN_CPUS.chunk_bytes) if piece.numel() else () for piece in pieces
+        ]
 
         def tag(owner: int, number: int) -> int:
             return 1 + owner + world_size * number
 
         incoming = [
-            (owner, number, self._receive(group, chunk, before, tag(owner, number)))
+            (owner, number, self.receive(group, chunk, before, tag(owner, number)))
             for owner in ((rank - distance) % world_size for distance in range(1, world_size))
             for number, chunk in enumerate(chunks[owner])
         ]
         outgoing = [
-            self._send(group, chunk, after, tag(rank, number))
+            self.send(group, chunk, after, tag(rank, number))
             for number, chunk in enumerate(chunks[rank])
         ]
         for owner, number, arrival in incoming:
             arrival.wait()
             if owner != after:
                 chunk = chunks[owner][number]
-                outgoing.append(self._send(group, chunk, after, tag(owner, number)))
+                outgoing.append(self.send(group, chunk, after, tag(owner, number)))
         for departure in outgoing:
             departure.wait()
         return pieces
-
-    def _send(self, group: ProcessGroup, chunk: Tensor, peer: int, tag: int) -> dist.Work:
-        work = dist.isend(chunk, group=group, group_dst=peer, tag=tag)
-        assert work is not None  # this rank is a member of its group
-        return work
-
-    def _receive(self, group: ProcessGroup, chunk: Tensor, peer: int, tag: int) -> dist.Work:
-        work = dist.irecv(chunk, group=group, group_src=peer, tag=tag)
-        assert work is not None
-        return work

@@ -4,13 +4,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from harness.config.backends import BETWEEN_GPUS
 from harness.engine.exchange.backends.base import Backend, ProcessGroup
 
 
 class Nccl(Backend):
     """Collectives of NCCL, which has no tagged sends: pieces that differ in size are padded."""
 
-    device_type = "cuda"
+    device_type = BETWEEN_GPUS.device_type
 
     def all_gather(self, group: ProcessGroup, mine: Tensor, sizes: list[int]) -> list[Tensor]:
         """Every rank's piece, by one all-gather of the longest size."""
