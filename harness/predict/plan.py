@@ -28,7 +28,6 @@ from harness.config.parallel import Data
 from harness.config.run import Run
 from harness.config.settings import BadSetting, Settings
 from harness.config.typed import leaves
-from harness.emulation.dumbbell import Dumbbell
 from harness.engine.exchange.stats import Exchanged
 from harness.engine.training.train import UNSETTLED_STEPS, Loop
 from harness.records.run_directory import TABLES, Table
@@ -36,7 +35,7 @@ from harness.reporting.analysis import load
 from harness.validation import check_fit
 from harness.virtual.costs import Costs
 from harness.virtual.crew import virtual
-from harness.virtual.network import Simulated, SimulatedDumbbell, SimulatedWan
+from harness.virtual.network import TWINS, Simulated
 from harness.virtual.ranks import VirtualRun, Weight, WorkerError
 from harness.virtual.run import as_in_a_rank
 from harness.workloads.models.base import Times
@@ -89,9 +88,7 @@ def simulated(network: NetworkChoice, dilation: float) -> Simulated:
 
     Latencies are of this machine. Compression costs are the device's if it has any, else measured.
     """
-    kind = SimulatedDumbbell if isinstance(network, Dumbbell) else Simulated
-    if getattr(network, "sites", None) is not None:
-        kind = SimulatedWan
+    kind = TWINS[getattr(network, "twin", "simulated")]
     names = [each.name for each in fields(kind) if hasattr(network, each.name)]
     twin = kind(**{name: getattr(network, name) for name in names})
     if not (network.device or {}).get("costs"):

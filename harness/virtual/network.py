@@ -1,6 +1,6 @@
 """Virtual time as a choice of network: parameters of the cost model instead of real links."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from math import inf
 from typing import Any, ClassVar
@@ -229,9 +229,8 @@ class SimulatedDumbbell(Simulated):
         return DumbbellRoutes(profile, nodes, on_left(nodes, self.left), self.access)
 
     def describe(self, costs: Costs, dilation: float) -> dict[str, Any]:
-        routes = costs.link_states.routes
-        assert isinstance(routes, DumbbellRoutes)
-        return super().describe(costs, dilation) | {"left": routes.left}
+        left = on_left(costs.link_states.routes.nodes, self.left)
+        return super().describe(costs, dilation) | {"left": left}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +257,13 @@ class SimulatedWan(Simulated):
         sites = self._sites()
         assert sites is not None
         return SiteRoutes(profile, nodes, sites)
+
+
+TWINS: Mapping[str, type[Simulated]] = {  # by the choice that `twin` of a real network names
+    "simulated": Simulated,
+    "simulated_dumbbell": SimulatedDumbbell,
+    "simulated_wan": SimulatedWan,
+}
 
 
 def _most(value: float | None) -> float:

@@ -198,7 +198,8 @@ def identity_of(config: dict[str, Any]) -> str:
     kept = {key: value for key, value in config.items() if key not in OF_NO_RESULT}
     network = config.get("network") or {}
     shape = {key: network[key] for key in SHAPE if network.get(key) is not None}
-    return _short([kept, shape, "dumbbell" in str(network.get("_target_")).lower()])
+    has_trunk = "left" in network
+    return _short([kept, shape, has_trunk])
 
 
 def _short(value: Any) -> str:
