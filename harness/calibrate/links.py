@@ -147,10 +147,6 @@ def _do(workers: Workers, collective: str, tensor: torch.Tensor) -> None:
         workers.all_gather(tensor, equal=True)
 
 
-def _plan(told: Sequence) -> MeasurementGrid:
-    nodes, rates_mbit, repeats = told
-    return MeasurementGrid(tuple(nodes), tuple(rates_mbit), repeats)
-
-
 if __name__ == "__main__":
-    print(json.dumps(take(_plan(json.loads(sys.argv[1])))))
+    nodes, rates_mbit, repeats = json.loads(sys.argv[1])
+    print(json.dumps(take(MeasurementGrid(tuple(nodes), tuple(rates_mbit), repeats))))

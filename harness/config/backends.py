@@ -12,7 +12,7 @@ BackendChoice = Literal["auto", "gloo", "nccl"]
 
 
 @dataclass(frozen=True)
-class Backend:
+class BackendFacts:
     """One backend: where it sends from, how its processes look, and the shape of its costs."""
 
     name: str
@@ -31,7 +31,7 @@ class Backend:
 # binomial tree of whole messages, all sends of a rank at once (gloo/broadcast.cc). Its reduce is a
 # ring in which every rank sends all segments but two, and then a gather (gloo/reduce.cc). The
 # all-gather is our own: chunks are small enough to pipeline, and large enough to send.
-BETWEEN_CPUS = Backend(
+BETWEEN_CPUS = BackendFacts(
     name="gloo",
     device_type="cpu",
     shares_gpus=True,
@@ -45,7 +45,7 @@ BETWEEN_CPUS = Backend(
 )
 # Its collectives are pipelined rings. It cannot send both ways between two ranks in an order that
 # only the data decides, so messages of pipelines go between CPUs whatever the device.
-BETWEEN_GPUS = Backend(
+BETWEEN_GPUS = BackendFacts(
     name="nccl",
     device_type="cuda",
     shares_gpus=False,
@@ -57,10 +57,10 @@ BETWEEN_GPUS = Backend(
     segments_under_way=1,
     chunk_bytes=0,
 )
-BACKENDS: Mapping[str, Backend] = {each.name: each for each in (BETWEEN_CPUS, BETWEEN_GPUS)}
+BACKENDS: Mapping[str, BackendFacts] = {each.name: each for each in (BETWEEN_CPUS, BETWEEN_GPUS)}
 
 
-def backend_for(device_type: str, choice: str = "auto") -> Backend:
+def backend_for(device_type: str, choice: str = "auto") -> BackendFacts:
     """Return the backend of `choice`; auto takes the one for tensors on `device_type`."""
     fitting = BETWEEN_GPUS if device_type == BETWEEN_GPUS.device_type else BETWEEN_CPUS
     return fitting if choice == "auto" else BACKENDS[choice]

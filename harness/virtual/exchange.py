@@ -205,7 +205,11 @@ class VirtualExchange:
         sent, received = workers.sent_bytes, workers.received_bytes
         if pattern is not None:
             buffer.copy_(pattern)
-        workers.begin(self._told_s(laid))
+        phases_s = None  # compression is measured
+        if self.charge is not None:
+            took_s = self.charge(laid, self.reduction.density, self.step)
+            phases_s = self.reduction.phases_s(took_s)
+        workers.begin(phases_s)
         with valueless.on(buffer):
             self.reduction.reduce_bucket(self.step, index, laid)
         workers.end()
@@ -214,12 +218,6 @@ class VirtualExchange:
             RecordedExchange(ops, workers.sent_bytes - sent, workers.received_bytes - received)
         )
         return ops
-
-    def _told_s(self, laid: BucketBuffers) -> list[float] | None:
-        """Seconds before a bucket's first call, the second...; None: measured."""
-        if self.charge is None:
-            return None
-        return self.reduction.phases_s(self.charge(laid, self.reduction.density, self.step))
 
     def _ops(self) -> list[LaneOp]:
         """Costed operations since the last call."""

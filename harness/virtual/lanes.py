@@ -53,16 +53,12 @@ class Layout:
         self._arrived_s: dict[int, list[float]] = {}  # what each called last, by bucket
         for worker, work in zip(self._workers, self.works, strict=True):
             worker.compute("forward", -1, work.forward_s)
-        self._open()
+        for op in self.works[0].opening:  # no bucket is compressed before the density is known
+            self._send(-1, [worker.wire_s for worker in self._workers], op.call)
+        self._opened_s = [worker.wire_s for worker in self._workers]
         for starts, bucket in in_turn(range(self._count), self.lanes.ahead):
             (self._start if starts else self._go_on)(bucket)
         return self._workers
-
-    def _open(self) -> None:
-        """No bucket is compressed before it is known how much."""
-        for number in range(len(self.works[0].opening)):
-            self._send(-1, [w.wire_s for w in self._workers], self.works[0].opening[number].call)
-        self._opened_s = [worker.wire_s for worker in self._workers]
 
     def _start(self, bucket: int) -> None:
         self._computes = bucket < self._count - 1 and not self.after_backward

@@ -110,13 +110,12 @@ class Collectives(ABC):
         self, mine: Tensor, own: list[int], equal: bool, like: tuple[Tensor, ...]
     ) -> tuple[list[list[int]], list[Tensor]]:
         """Return every worker's lengths and piece; `mine` has this worker's `own` lengths."""
-        lengths = [own] * self.world_size if equal else self._lengths(own)
+        lengths = [own] * self.world_size
+        if not equal:
+            rows = torch.zeros(self.world_size, len(own), dtype=torch.int64, device=self.device)
+            rows[self.rank] = torch.tensor(own)
+            lengths = self.all_reduce(rows, op="sum").tolist()
         return lengths, self._all_gather_v(mine, [_nbytes(piece, like) for piece in lengths])
-
-    def _lengths(self, own: list[int]) -> list[list[int]]:
-        lengths = torch.zeros(self.world_size, len(own), dtype=torch.int64, device=self.device)
-        lengths[self.rank] = torch.tensor(own)
-        return self.all_reduce(lengths, op="sum").tolist()
 
     def _exchanged_lengths(self, leaving: list[list[int]]) -> list[list[int]]:
         ours = torch.tensor(leaving, dtype=torch.int64, device=self.device)

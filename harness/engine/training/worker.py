@@ -67,7 +67,8 @@ def main(
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // local.local_world_size))
         torch.manual_seed(run.seed)
         timeout = timedelta(seconds=exchange_timeout_s)
-        dist.init_process_group(_backend(run, device), timeout=timeout)
+        backend = backend_for(device.type, run.backend)
+        dist.init_process_group(backend.name, timeout=timeout)
         loop, groups = build_rank(run, run_dir, clock, device, local, timeout)
         events.append("rank_ready", rank=rank, pid=os.getpid())
         loop.run()
@@ -163,10 +164,6 @@ def _device(run: Run, rank: int, local: LocalRanks) -> torch.device:
     device = torch.device("cuda", local.local_rank(rank) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
-
-
-def _backend(run: Run, device: torch.device) -> str:
-    return backend_for(device.type, run.backend).name
 
 
 def _drifted(gradients: Gradients, group: dist.ProcessGroup) -> bool:
