@@ -37,10 +37,6 @@ def _redirect(ip: IPRoute) -> None:
     )  # fmt: skip
 
 
-def _tbf(ip: IPRoute) -> None:
-    ip.tc("add", "tbf", _LOOPBACK, ROOT, rate=12_500_000, burst=1 << 17, limit=1 << 20)
-
-
 def _fq(ip: IPRoute) -> None:
     ip.tc("add", "fq", _LOOPBACK, ROOT)
 
@@ -51,7 +47,7 @@ NEEDED: dict[str, Callable[[IPRoute], None]] = {  # by every run
     "htb + bfifo": _shaper,
     "ingress + u32 + mirred": _redirect,
 }
-OTHERS: dict[str, Callable[[IPRoute], None]] = {"tbf": _tbf, "fq": _fq}
+OTHERS: dict[str, Callable[[IPRoute], None]] = {"fq": _fq}
 
 
 def offered() -> dict[str, str]:

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from harness.config import device_costs, queues
 from harness.config.device_costs import Given
 from harness.emulation import following
-from harness.emulation.packets import BURST_US
 from profiles.base import Profile
 from profiles.limits import check_between
 
@@ -41,10 +40,6 @@ class Shaping:
     def queue(self, profile: Profile) -> int:
         """Bytes that each direction buffers."""
         return queues.bytes_of(self.queue_ms, self.queue_bytes, profile)
-
-    def longest_burst_s(self, profile: Profile, dilation: float) -> float:
-        """Real seconds of the lowest rate that an idle shaper lets through at once."""
-        return BURST_US / 1e6
 
     def packet_bytes(self, profile: Profile, dilation: float) -> int | None:
         """Most bytes that a node hands to its link as one packet; None: the kernel's own 64 KB."""

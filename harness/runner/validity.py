@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from harness.config.keys import Emulation
 from harness.config.network import NetworkChoice
 from harness.config.run import Run
+from harness.emulation.packets import BURST_US
 from harness.emulation.shaping import Shaping
 from harness.records import summary
 from harness.records.run_directory import read_events
@@ -126,9 +127,7 @@ def _lateness(run: Run, steps: list[Row], took_s: float, audit: dict[str, Any]) 
     lag = run.parallel.lag
     fastest_s = 0.0
     if run.parallel.in_ring and not lag and run.nodes > 1:
-        assert isinstance(run.network, Shaping)
-        burst_s = run.network.longest_burst_s(run.profile, run.emulation.dilation)
-        highest_mbit = run.profile.extremes().highest_mbit
+        highest_mbit, burst_s = run.profile.extremes().highest_mbit, BURST_US / 1e6
         fastest_s = lateness.fastest_s(steps, highest_mbit, burst_s / run.emulation.dilation)
     return lateness.bound(steps, took_s, had, fastest_s)
 
@@ -170,8 +169,7 @@ def _delivered(
     assert isinstance(run.network, Shaping)
     delayed, flows = run.network.needs_netem(profile), bool(profile.extremes().flows)
     table, dilation = run_dir / "collectives.csv", run.emulation.dilation
-    bounded, burst_s = (not delayed, not flows), run.network.longest_burst_s(profile, dilation)
-    return delivery.judged(table, events, links, dilation, bounded, burst_s)
+    return delivery.judged(table, events, links, dilation, bounded=(not delayed, not flows))
 
 
 def _excess(evidence: RunEvidence) -> byte_audit.Excess:
