@@ -15,6 +15,7 @@ import pytest
 
 from harness.config.scales import composed
 from harness.records.run_directory import Evaluation, LinkSample, Step, Table
+from harness.reporting.analysis.terminal import console as report_console
 from harness.runner import progress
 from harness.runner.progress import Display, RunReading
 from tests import records_by_hand as by_hand
@@ -129,6 +130,18 @@ def test_no_escape_reaches_a_terminal_that_wants_none(
         followed(written(tmp_path / "run", 3), monkeypatch)
         shown = content()
     assert "step 3/4" in shown and ESCAPE not in shown
+
+
+@pytest.mark.parametrize("escapes", [True, False])
+def test_a_report_has_no_escape_under_no_color(
+    escapes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with terminal(monkeypatch) as content:
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("NO_COLOR", "" if escapes else "1")
+        monkeypatch.setattr(sys, "stdout", sys.stderr)
+        report_console().print("title", style="bold")
+        assert (ESCAPE in content()) == escapes
 
 
 def test_a_pipe_has_a_line_at_once_then_one_a_period_and_no_escape(

@@ -1,5 +1,6 @@
 """What a report and a plan print: tables in a terminal's width, and lines about runs."""
 
+import os
 import re
 import sys
 import textwrap
@@ -27,7 +28,12 @@ def console(width: int = WIDTH) -> Console:
     Names of others cannot control the terminal: what is printed loses its control characters and
     is no markup.
     """
-    found = Console(width=None if sys.stdout.isatty() else width, highlight=False, markup=False)
+    found = Console(
+        width=None if sys.stdout.isatty() else width,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",  # else bold text stays bold
+        highlight=False,
+        markup=False,
+    )
     found.push_render_hook(_PrintableText())
     return found
 
