@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from harness.cli.commands import Command
+from harness.cli.commands import CommandHelp
 from harness.config.typed import BadSetting
 
 MULTIRUN = ("-m", "--multirun")  # beside overrides: one run for each of several values
@@ -31,7 +31,7 @@ class Arguments(NamedTuple):
         return value
 
 
-def parse(arguments: Sequence[str], command: Command) -> Arguments:
+def parse(arguments: Sequence[str], command: CommandHelp) -> Arguments:
     """Take a command line apart by what `command` takes.
 
     A command without overrides takes KEY=VALUE as a word. Raises BadSetting for any other
@@ -68,7 +68,7 @@ def parse(arguments: Sequence[str], command: Command) -> Arguments:
     return found
 
 
-def usage(name: str, command: Command) -> str:
+def usage(name: str, command: CommandHelp) -> str:
     """Return what `--help` shows of a command."""
     takes = " ".join(filter(None, [command.words, "[KEY=VALUE ...]" * command.overrides]))
     width = max(map(len, command.flags), default=0)

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from harness.cli.arguments import Arguments
-from harness.cli.commands import Command
+from harness.cli.commands import CommandHelp
 from harness.reporting import measurable
 from harness.reporting.analysis import load, metrics, terminal
 from harness.reporting.claims import Claim, counted, judge, lines, papers, split
@@ -22,7 +22,7 @@ WIDTH = 160  # where the output is no terminal
 COLUMNS = ("id", "by", "claim", "packets", "virtual", "measured", "because", "p")
 
 
-COMMAND = Command(
+COMMAND = CommandHelp(
     "Judge the papers' claims by the runs in FOLDER; default: results.",
     {"--paper PAPER": "of this paper alone"},
     words="[FOLDER]",

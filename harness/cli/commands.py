@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Command(NamedTuple):
+class CommandHelp(NamedTuple):
     """A module of this package, called by its name: what it does, and the arguments it takes."""
 
     about: str
@@ -13,12 +13,14 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "run": Command("Train, prove the network, and report: what `--help` without a command shows."),
-    "quickstart": Command(
+    "run": CommandHelp(
+        "Train, prove the network, and report: what `--help` without a command shows."
+    ),
+    "quickstart": CommandHelp(
         "Show who is first on links of eight rates, then prove it over packets.\n"
         "strict=true exits with 3 if a run of the proof does not count."
     ),
-    "advise": Command(
+    "advise": CommandHelp(
         "Find the compressor and controller that reach target.value= soonest on this network.\n"
         "A plan leaves a short list, a race in virtual time drops the slow, finalists run over\n"
         "packets. The same command goes on where it was stopped.",
@@ -28,8 +30,8 @@ COMMANDS = {
             "--exhaustive": "also run all that fits, with other seeds: the regret of the answer",
         },
     ),
-    "around": Command("Put any trainer, unmodified, under proven links: COMMAND after --."),
-    "report": Command(
+    "around": CommandHelp("Put any trainer, unmodified, under proven links: COMMAND after --."),
+    "report": CommandHelp(
         "Compare the runs in FOLDER: results, an experiment, or a run directory.",
         {
             "--baseline METHOD": "normalise by it; default: the dense one",
@@ -43,7 +45,7 @@ COMMANDS = {
         words="FOLDER",
         overrides=False,
     ),
-    "doctor": Command(
+    "doctor": CommandHelp(
         "Say what this machine can emulate, and how to enable the rest. The status is 0 if the\n"
         "default run, or the one that KEY=VALUE give, can run here.",
         {
@@ -61,6 +63,6 @@ COMMANDS = {
             "--testbed FILE": "with --calibrate: fit testbeds of others to rows of theirs",
         },
     ),
-    "study": Command("For maintainers: study reproduce | claims | fidelity | reference ..."),
+    "study": CommandHelp("For maintainers: study reproduce | claims | fidelity | reference ..."),
 }
 WITH_OWN_ARGUMENTS = ("run", "quickstart", "around", "study")  # which parse their own

@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 from harness.cli.arguments import Arguments, parse, usage
-from harness.cli.commands import Command
+from harness.cli.commands import CommandHelp
 from harness.config.typed import require
 
-REFERENCE = Command("Write the reference pages of the docs to FOLDER.", {}, "FOLDER", False)
+REFERENCE = CommandHelp("Write the reference pages of the docs to FOLDER.", {}, "FOLDER", False)
 STUDIES = {
     "reproduce": "run the experiments of a paper, and write its page",
     "claims": "judge papers' claims by runs",
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     return fidelity.main()
 
 
-def _given(name: str, command: Command, arguments: list[str]) -> Arguments | None:
+def _given(name: str, command: CommandHelp, arguments: list[str]) -> Arguments | None:
     """Parse the arguments of a study's command; None after printing its help."""
     if "--help" in arguments:
         print(usage(f"study {name}", command))

@@ -36,7 +36,7 @@ class Parallel:
 
     @property
     def mode(self) -> str:
-        """How a server applies gradients, sync or async; empty without a server."""
+        """Mode in which a server applies gradients, sync or async. Empty without a server."""
         return ""
 
     @property

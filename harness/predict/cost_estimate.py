@@ -8,6 +8,7 @@ replays with the constants of `network=calibrated`. The shipped constants are of
 """
 
 import math
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
@@ -20,7 +21,6 @@ from harness.config.network import CALIBRATED
 from harness.config.run import Run
 from harness.config.settings import Settings
 from harness.predict import plan
-from harness.reproduce.perform import at_a_time, is_virtual
 from harness.runner import previous_result
 from harness.virtual.curve import Trainings
 
@@ -32,6 +32,18 @@ OF_COMPRESSION = ("device", "real_seconds", "cores")  # network settings that co
 IDEAL_DILATION = 100.0  # at which milliseconds of a message are nothing
 STEPS = 60  # that are compared
 LITTLE = 0.05
+RUN_BYTES = 1.5e9  # of memory set aside for a run in virtual time, which takes about a gigabyte
+
+
+def is_virtual(settings: Settings) -> bool:
+    """Return True for a run in virtual time, which needs no machine to itself."""
+    return bool(settings.build("network").in_process)
+
+
+def at_a_time() -> int:
+    """Return how many runs in virtual time this machine does side by side, by cores and memory."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(len(os.sched_getaffinity(0)), int(memory_bytes / RUN_BYTES)))
 
 
 @dataclass

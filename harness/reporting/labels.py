@@ -1,7 +1,7 @@
 """Readable labels of methods, for legends, tables and sentences of a report.
 
 A method's name lists all settings that set it apart from its preset, such as
-`dct_dp_0.05_lifespan=1`. Its label has words in their place, and leaves out what all methods of the
+`topk_0.05_rounds=1`. Its label has words in their place, and leaves out what all methods of the
 same kind in one experiment share. Files of results keep the names.
 """
 
@@ -28,7 +28,7 @@ DIGEST = re.compile(r"-[0-9a-f]{6}\b")  # of a value that has no short form
 
 
 class NamePart(NamedTuple):
-    """What a name says of gradients, or of activations."""
+    """The part of a method's name that describes gradients, or activations."""
 
     kind: str  # a preset, or a choice of a part
     density: str  # "" if the name has none

@@ -14,11 +14,11 @@ from types import FrameType
 from typing import NoReturn
 
 from harness.config.settings import Settings
+from harness.predict.cost_estimate import at_a_time, is_virtual
 from harness.runner import previous_result, run
 from harness.runner.run import Outcome
 
 ATTEMPTS = 2  # what the machine's other work disturbed is done once more
-RUN_BYTES = 1.5e9  # of memory set aside for a run in virtual time, which takes about a gigabyte
 IMPORTED = "harness.reproduce.preload"  # once for all processes of the pools
 STOP_S = 8.0  # for a run to end in order, before its process does
 LAST_S = 30.0  # for a pool to end in order, before its processes are killed
@@ -46,16 +46,6 @@ def perform(runs: list[Settings], tell: Tell) -> list[Outcome]:
                     found[at] = outcome
                     tell(runs[at], outcome)
     return [found[at] for at in range(len(runs))]
-
-
-def is_virtual(settings: Settings) -> bool:
-    return bool(settings.build("network").in_process)
-
-
-def at_a_time() -> int:
-    """Runs in virtual time that this machine does side by side: one a core that has memory."""
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(len(os.sched_getaffinity(0)), int(memory_bytes / RUN_BYTES)))
 
 
 def _packets(runs: dict[int, Settings]) -> Ended:
