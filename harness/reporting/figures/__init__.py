@@ -1,1 +1,1 @@
-"""Figures in one look: records of runs in, matplotlib Figures out; nothing else draws."""
+"""All matplotlib figures of reports, in one style; no other package of the project draws."""

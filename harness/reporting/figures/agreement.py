@@ -1,4 +1,4 @@
-"""Virtual time against real packets: `agreement.Pair` rows in, a matplotlib Figure out."""
+"""Figure that compares step times in virtual time and over real packets (`agreement.Pair` rows)."""
 
 import matplotlib as mpl
 import numpy as np
@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from harness.reporting.figures.styles import of_point, styles
 from harness.reporting.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet
 
-BAND = 0.15  # either way of the diagonal
+BAND = 0.15  # relative half width of the band around the diagonal
 
 
 @mpl.rc_context(LOOK)
 def agreement(pairs: pd.DataFrame, title: str = "") -> Figure:
-    """Step time in virtual time against real step time, a point for each pair of runs."""
+    """Plot virtual over real step time, a point per row of `pairs`; NothingToDraw without rows."""
     if pairs.empty:
         raise NothingToDraw("no pair of runs differs in the network alone")
     figure = sheet(title, 5.6)

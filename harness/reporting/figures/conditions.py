@@ -1,4 +1,4 @@
-"""Figure of a profile, for `draw=true`: the conditions of all links over time."""
+"""Figure of a network profile over time, which `draw=true` writes before a run."""
 
 from typing import NamedTuple
 
@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from harness.reporting.figures.theme import LOOK, sheet
 from profiles.base import Link
 
-MOST_CURVES = 8  # groups of nodes; of more groups the range and the mean are drawn
+MOST_CURVES = 8  # groups of nodes; more are drawn as their range and mean
 PANEL_IN, AROUND_IN = 2.2, 1.2
-QUANTITIES = {  # label, and the factor that a field of Link is drawn with
+QUANTITIES = {  # by field of Link: axis label, and factor to its unit
     "rate_mbit": ("rate (Mbit/s)", 1.0),
     "delay_ms": ("one-way delay (ms)", 1.0),
     "jitter_ms": ("jitter (ms)", 1.0),
@@ -21,7 +21,7 @@ QUANTITIES = {  # label, and the factor that a field of Link is drawn with
 
 
 class NodeConditions(NamedTuple):
-    """Conditions over time of nodes whose links all see the same."""
+    """Conditions over time of a group of nodes whose links have equal conditions."""
 
     nodes: list[int]
     up: np.ndarray  # [times, 5], columns as in Link
@@ -36,9 +36,10 @@ class NodeConditions(NamedTuple):
 def conditions(
     times_s: np.ndarray, seen: list[NodeConditions], flows: np.ndarray, title: str
 ) -> Figure:
-    """Draw the rate, and whatever else changes, of every node over `times_s`, [times].
+    """Plot the link conditions of all groups of nodes in `seen` over `times_s`, [times].
 
-    `flows` is the number of competing flows, [times]. What never changes stands in the title.
+    Each condition that changes has a panel; the title names the constant ones. `flows` is the
+    number of competing flows, [times].
     """
     shown, constant = ["rate_mbit"], []
     for name in Link._fields[1:]:
@@ -85,7 +86,7 @@ def conditions(
 
 
 def names(nodes: list[int]) -> str:
-    """Name a group of nodes: `node 3`, or `nodes 0-2, 5`."""
+    """Format a group of nodes as text: `node 3`, or `nodes 0-2, 5`."""
     runs: list[list[int]] = []
     for node in nodes:
         if runs and runs[-1][-1] == node - 1:

@@ -1,4 +1,4 @@
-"""Figures of quality as training goes on: tables of `metrics.curve` in, Figures out."""
+"""Figures of model quality over time or steps, drawn from the tables of `metrics.curve`."""
 
 from collections.abc import Mapping
 from textwrap import fill
@@ -23,7 +23,7 @@ from harness.reporting.figures.theme import (
 
 FEW_POINTS = 15
 PANEL_IN, FRAME_IN = 2.9, 1.3
-TITLE_LETTERS = 40  # of a panel's title, in a line
+TITLE_LETTERS = 40  # in a line of a panel's title
 
 Curves = Mapping[str, pd.DataFrame]
 
@@ -32,7 +32,7 @@ Curves = Mapping[str, pd.DataFrame]
 def quality_curves(
     curves: Curves, metric: str, title: str = "", target: float | None = None
 ) -> Figure:
-    """Quality over training time, a line per method, from `metrics.curve`, one at the target."""
+    """Plot quality over training time, a line per method of `metrics.curve`, and the target."""
     figure, rows = _panels(curves, metric, title, "time_s", target)
     _time_axis(rows[-1], curves)
     return figure
@@ -45,7 +45,7 @@ def quality_steps(
     title: str = "",
     target: float | None = None,
 ) -> Figure:
-    """Draw quality over steps."""
+    """Plot quality over steps; otherwise like `quality_curves`."""
     figure, rows = _panels(curves, metric, title, "step", target)
     rows[-1].set_xlabel("step")
     rows[-1].set_xlim(left=0)
@@ -60,7 +60,10 @@ def quality_conditions(
     most: int = 3,
     targets: Mapping[str, float | None] | None = None,
 ) -> Figure:
-    """Quality over time, a panel per condition, each with its target."""
+    """Plot quality over time, a panel per condition with its target, at most `most` in a row.
+
+    Raise NothingToDraw if no condition has a value.
+    """
     methods = {method for curves in conditions.values() for method in curves}
     known = {said: curves for said, curves in conditions.items() if _values(curves).notna().any()}
     if not known:

@@ -1,4 +1,4 @@
-"""The first figure of a report: how long methods take to the target, and who never gets there."""
+"""The first figure of a report: each method's time to the target, also if it is never reached."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,16 +14,17 @@ from harness.reporting.figures.styles import Style, of_bar, of_point, styles
 from harness.reporting.figures.theme import LOOK, NothingToDraw, logarithmic, sheet, spans_decades
 
 ROW_IN, FRAME_IN = 0.36, 1.5
-GAP = 0.9  # rows between those that reach the target and those that do not
-ROOM = 1.08  # of the axis over the longest bar, for its arrow
+GAP = 0.9  # in rows, between methods that reach the target and others
+ROOM = 1.08  # length of the axis over the longest bar, so that an arrow fits
 
 
 @mpl.rc_context(LOOK)
 def time_to_target(decided: Decision, title: str = "") -> Figure:
-    """Draw a bar per method from 0, or a point where times span decades.
+    """Plot each method's mean time to the target: bars, or points if times span decades.
 
-    Hollow are bounds, which come below, and times that other programs may have made longer, with
-    their interval. An oracle is left out: it is no choice.
+    Hollow marks are lower bounds (in the rows below), incomplete methods, and times that other
+    programs may have lengthened. Oracles are left out, as nobody can choose them. Raise
+    NothingToDraw if there is no target or no time.
     """
     shown = [each for each in decided.standings if not each.oracle and each.time_s.mean > 0]
     if not decided.decides or not shown:
@@ -47,18 +48,18 @@ def time_to_target(decided: Decision, title: str = "") -> Figure:
 
 
 def _places(shown: Sequence[MethodStanding]) -> list[float]:
-    """Height of each row; a gap sets apart bounds and incomplete methods."""
+    """Return the vertical position of each row; a gap sets apart bounds and incomplete methods."""
     apart = any(_is_filled(each) for each in shown)
     return [at + GAP * (apart and not _is_filled(each)) for at, each in enumerate(shown)]
 
 
 def _is_filled(standing: MethodStanding) -> bool:
-    """True if the time is a mean that may be compared with the others'."""
+    """Return True if the time is a mean over all seeds that may be compared with other methods."""
     return standing.always and standing.complete
 
 
 def _is_hollow(standing: MethodStanding) -> bool:
-    """True if the time is a bound, of other seeds, or an interval because of other programs."""
+    """Return True if the time is a bound, lacks seeds, or was lengthened by other programs."""
     return not _is_filled(standing) or standing.late_s > 0
 
 
@@ -87,7 +88,7 @@ def _interval(axes: Axes, place: float, each: MethodStanding, color: str) -> Non
 
 
 def _said(axes: Axes, place: float, each: MethodStanding) -> None:
-    """Write the row's words right of the panel; draw an arrow where the time is a bound."""
+    """Write the row's text right of the panel; draw an arrow if the time is a lower bound."""
     if not each.always:
         end = (each.time_s.mean, place)
         axes.annotate("→", end, (4, 0), textcoords="offset points", va="center", fontsize=13)

@@ -1,4 +1,4 @@
-"""Figure of a cost model: what it predicts of published times, against what was published."""
+"""Figure of `study fidelity`: the cost model's predictions over the published values."""
 
 from collections.abc import Mapping
 from itertools import cycle
@@ -17,10 +17,11 @@ OTHERS = {"input": ("|", "input"), "left out": ("x", "does not count")}
 
 @mpl.rc_context(LOOK)
 def scatter(cells: pd.DataFrame, titles: Mapping[str, str]) -> Figure:
-    """Log-log, a point a cell, whatever its unit; the line is agreement, the band 30 %.
+    """Plot predicted over published values on logarithmic axes, a point per cell, in any unit.
 
-    `cells` has columns paper, value, predicted and standing; `titles` are those of the papers
-    shown, in the order of the legend. NothingToDraw without a positive pair.
+    The line marks agreement and the grey band 30 % around it. `cells` has columns paper, value,
+    predicted and standing; `titles` maps papers to their legend entries, in order. Raise
+    NothingToDraw if no cell has two positive values.
     """
     cells = cells.assign(published=pd.to_numeric(cells.value, errors="coerce"))
     cells = cells[(cells.published > 0) & (cells.predicted > 0)]

@@ -1,4 +1,4 @@
-"""The network of a run by its records: nodes, links and their conditions, competing flows."""
+"""Network layout of a run, read from its records for `figures.topology`."""
 
 import re
 from collections import Counter
@@ -19,10 +19,10 @@ class Range(NamedTuple):
 
 
 class ConditionRanges(NamedTuple):
-    """Ranges that one direction of a link went through in a run; emulated units."""
+    """Ranges of the conditions that one link direction had during a run, in emulated units."""
 
     rate_mbit: Range
-    delay_ms: Range  # its own, without what is between sites
+    delay_ms: Range  # of the link alone, without delays between sites
     jitter_ms: Range
     loss: Range
 
@@ -33,18 +33,19 @@ class NetworkLayout(NamedTuple):
     nodes: int
     workers_per_node: int
     left: int | None  # nodes on the left half of a dumbbell
-    links: dict[str, ConditionRanges]  # of shaped directions: up0, down0, trunk_up ...
+    links: dict[str, ConditionRanges]  # by shaped direction: up0, down0, trunk_up ...
     sites: list[int] | None  # of each node
     site_delays_ms: list[list[float]] | None  # [from site][to site]
     flows: dict[str, int]  # most competing flows at a time, by path: 0-1, trunk_up ...
-    machines: bool  # real ones, joined by what is there
+    machines: bool  # real machines on their own network
     notes: str
 
 
 def read(run: Path | str) -> NetworkLayout | None:
-    """Return the layout of run directory `run`; None where no network came up.
+    """Return the layout of run directory `run`; None if its records have no links or no samples.
 
-    A file that does not say what a layout needs raises whatever its content makes Python raise.
+    Records that lack a needed value raise the built-in exception of that lookup, such as KeyError
+    or ValueError.
     """
     run = Path(run)
     environment = run_directory.read_json(run / "environment.json") or {}
@@ -77,22 +78,22 @@ def read(run: Path | str) -> NetworkLayout | None:
 
 
 def _nodes(config: dict[str, Any], links: Iterable[str]) -> int:
-    """Number of nodes: each has a link up of its own; behind a trunk they are those of workers."""
+    """Return the number of nodes: that of workers' nodes, or of uplinks if it is greater."""
     of_workers = config["workers"] // config.get("workers_per_node", 1)
     return max(of_workers, sum(re.fullmatch(r"up\d+", name) is not None for name in links))
 
 
 def _extremes(run: Path, network: dict[str, Any], dilation: float) -> dict[str, ConditionRanges]:
-    """Ranges of conditions: the kernel's at time 0, widened by every recorded change."""
+    """Return the range of each link's conditions: initial ones and all recorded changes."""
     found: dict[str, list[Link]] = {}
     for name, held in network["links"].items():
-        netem = (held.get("netem") or [{}])[0]  # the first site's, where there are several
+        netem = (held.get("netem") or [{}])[0]  # the first site's if there are several
         delay_ms = netem.get("delay_us", 0) / 1000 / dilation
         if name.startswith("down") and network.get("sites"):
             sites, delays = network["sites"], network["site_delays_ms"]
             delay_ms -= delays[min(sites)][sites[int(name.removeprefix("down"))]]
         jitter_ms = netem.get("jitter_us", 0) / 1000 / dilation
-        rate_mbit = held["rate_mbit"] * dilation  # what the kernel holds is real
+        rate_mbit = held["rate_mbit"] * dilation  # the kernel's rate is real
         found[name] = [Link(rate_mbit, max(0.0, delay_ms), jitter_ms, netem.get("loss", 0.0))]
     for event in run_directory.read_events(run):
         if event["event"] == "conditions":

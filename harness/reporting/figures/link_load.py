@@ -1,4 +1,4 @@
-"""What the links of a run were told, carried, held and dropped: tables from its records."""
+"""Tables of planned rate, carried rate, queue and drops of a run's links, from its records."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,28 +8,29 @@ import pandas as pd
 
 from harness.records.run_directory import read_events
 
-WINDOW_SAMPLES = 2  # that a carried rate is taken over, so that a late sample makes no spike
+WINDOW_SAMPLES = 2  # per window of a carried rate, so that a late sample makes no spike
 
 
 class FlowSpan(NamedTuple):
-    """Emulated seconds in which competing flows ran."""
+    """Interval, in emulated seconds, in which at least one competing flow ran."""
 
     start_s: float
     end_s: float
-    flows: int  # most at a time, of all paths together
+    flows: int  # highest number at a time, over all paths
 
 
 def shown_links(links: pd.DataFrame) -> list[str]:
-    """The two ways of the trunk where there is one, else all links."""
+    """Return the names of both trunk directions if there is a trunk, else of all links."""
     names = list(links.link.drop_duplicates())
     return [name for name in names if name.startswith("trunk")] or names
 
 
 def over_time(links: pd.DataFrame) -> pd.DataFrame:
-    """time_s, link, way, planned_mbit, carried_mbit, backlog_ms, drops since the row before.
+    """Return a row per link and sample: time_s, link, way, rates, backlog_ms and drops.
 
-    Carried are frames that passed the shaper while the clock ran: during evaluation it stands
-    still. All is emulated: bytes are real, but so is their number in an emulated second.
+    `links` has the rows of links.csv. `carried_mbit` counts frames that passed the shaper while the
+    emulated clock ran; it stops during evaluation. `drops` counts from the previous row. All units
+    are emulated.
     """
     found = [_of_link(rows) for _, rows in links.groupby("link", sort=False)]
     return pd.concat(found, ignore_index=True) if found else _of_link(links)
@@ -55,7 +56,7 @@ def _of_link(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rate(time_s: np.ndarray, total_bytes: np.ndarray) -> np.ndarray:
-    """Mbit/s over the window before each time; nan until there is one."""
+    """Return the rate in Mbit/s over a window before each time; NaN before the first window."""
     if len(time_s) <= WINDOW_SAMPLES:
         return np.full(len(time_s), np.nan)
     steps_s = np.diff(time_s)
@@ -66,7 +67,7 @@ def _rate(time_s: np.ndarray, total_bytes: np.ndarray) -> np.ndarray:
 
 
 def competing(run: Path | str, end_s: float) -> list[FlowSpan]:
-    """Spans of competing flows in run directory `run`; those never seen to stop last to `end_s`."""
+    """Return intervals with competing flows in `run`; a flow that never stops lasts to `end_s`."""
     changes: list[tuple[float, int]] = []
     for event in read_events(Path(run)):
         if event["event"] in ("flow_started", "flow_stopped"):

@@ -1,4 +1,4 @@
-"""Figures of a comparison: tables of `reporting.analysis.metrics` in, matplotlib Figures out."""
+"""Figures that compare methods, drawn from the tables of `reporting.analysis.metrics`."""
 
 from typing import Any
 
@@ -19,25 +19,25 @@ from harness.reporting.figures.theme import (
     spans_decades,
 )
 
-NARROW = 3  # likewise an axis of densities
+NARROW = 3  # a density axis whose ends differ by more is logarithmic
 
 
 @mpl.rc_context(LOOK)
 def quality_over_time_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
-    """Final quality over the time of the run, over the baseline's, from `metrics.compare`."""
+    """Plot final quality / run time over the baseline's, a bar per row of `metrics.compare`."""
     return _bars(comparison, "speedup", "final quality over time, over the baseline's (×)", title)
 
 
 @mpl.rc_context(LOOK)
 def throughput_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
-    """Normalised throughput of each method, from `metrics.compare`."""
+    """Plot throughput relative to the baseline, a bar per row of `metrics.compare`."""
     label = "samples/s over the baseline's (×)"
     return _bars(comparison, "normalised_throughput", label, title)
 
 
 @mpl.rc_context(LOOK)
 def quality_time(comparison: pd.DataFrame, title: str = "", target: float | None = None) -> Figure:
-    """Final quality against total training time, one point per method, from `metrics.compare`."""
+    """Plot final quality over total training time, a point per method of `metrics.compare`."""
     shown = _known(comparison, "final")
     figure = _points(shown, comparison.method, "time_s", title, target)
     axes = figure.axes[0]
@@ -53,7 +53,7 @@ def quality_time(comparison: pd.DataFrame, title: str = "", target: float | None
 def quality_density(
     comparison: pd.DataFrame, title: str = "", target: float | None = None
 ) -> Figure:
-    """Final quality against mean density, one point per method."""
+    """Plot final quality over mean density, a point per method of `metrics.compare`."""
     shown = _known(_known(comparison, "final"), "density")
     figure = _points(shown, comparison.method, "density", title, target)
     axes = figure.axes[0]
@@ -65,7 +65,7 @@ def quality_density(
 
 @mpl.rc_context(LOOK)
 def breakdown_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
-    """Compute, compression and exposed communication of an iteration, from `metrics.compare`."""
+    """Plot compute, compression and exposed communication per iteration, from `metrics.compare`."""
     shown = _known(_known(comparison, "iteration_s"), "compute_s")
     figure, axes = _figure(title, height=1.6 + 0.42 * len(shown))
     places, left = np.arange(len(shown)), np.zeros(len(shown))
@@ -89,7 +89,7 @@ def _figure(title: str, height: float = 4.2) -> tuple[Figure, Axes]:
 
 
 def _known(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Rows that have a number in `column`, at least one."""
+    """Return the rows with a number in `column`; raise NothingToDraw if there is none."""
     shown = table.dropna(subset=[column])
     if shown.empty:
         raise NothingToDraw(f"no method has a number for {column}")
@@ -97,7 +97,7 @@ def _known(table: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def _styled(shown: pd.DataFrame, methods: pd.Series) -> list[tuple[Any, Style]]:
-    """Each row with its style among all `methods`, as it has it in the other figures."""
+    """Return the rows of `shown`, each with its style; styles are assigned among all `methods`."""
     looks = styles(methods)
     rows: Any = shown.itertuples()
     return [(row, looks[row.method]) for row in rows]
@@ -108,7 +108,7 @@ def _fill(color: str) -> dict[str, Any]:
 
 
 def _error(row: Any, name: str) -> list[list[float]] | None:
-    """Interval of `row` as matplotlib wants it; None without one."""
+    """Return the interval of `row` as matplotlib's xerr or yerr; None if it has no interval."""
     mean, low, high = (getattr(row, name + end) for end in ("", "_low", "_high"))
     return None if np.isnan(low) else [[max(0.0, mean - low)], [max(0.0, high - mean)]]
 
@@ -116,7 +116,7 @@ def _error(row: Any, name: str) -> list[list[float]] | None:
 def _points(
     shown: pd.DataFrame, methods: pd.Series, column: str, title: str, target: float | None
 ) -> Figure:
-    """`column` and final quality of each method, with their intervals."""
+    """Plot `column` and final quality of each method, with their intervals."""
     figure, axes = _figure(title)
     for row, style in _styled(shown, methods):
         x = getattr(row, column)
@@ -148,7 +148,7 @@ def _bars(comparison: pd.DataFrame, column: str, label: str, title: str) -> Figu
         text = f"{value:.3g}" + f" ({remark})" * bool(remark)
         axes.annotate(
             text, (tip, place), (5, 0), textcoords="offset points", va="center",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},  # over the baseline's line
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},  # hides the baseline's line
         )  # fmt: skip
     axes.axvline(1, color="0.25", linewidth=1, linestyle="--")
     axes.set_yticks(range(len(shown)), list(shown.method))

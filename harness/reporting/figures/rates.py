@@ -1,4 +1,4 @@
-"""Figures against the rate of the links, or what a rate is needed for: a line for every method."""
+"""Figures over the link rate, or of the rate needed for a goal, with a line per method."""
 
 from collections.abc import Mapping
 
@@ -19,8 +19,8 @@ from harness.reporting.figures.theme import (
 
 HEIGHT_IN = 4.2
 RATE = "rate of every link (Mbit/s)"
-NOTED_IN = 0.17  # of a line of a legend that has notes
-FIRST_SIZE = 11  # points, of the marker of who is first at a rate; others have matplotlib's
+NOTED_IN = 0.17  # height of a legend entry if there are notes
+FIRST_SIZE = 11  # points, of the fastest method's marker; others have matplotlib's size
 
 
 @mpl.rc_context(LOOK)
@@ -30,9 +30,9 @@ def over_rates(
     label: str,
     title: str = "",
 ) -> Figure:
-    """Lines by rate in Mbit/s, and what others have `measured` of some of them, as points alone.
+    """Plot `lines`, indexed by rate in Mbit/s, and `measured` values as single points.
 
-    All values are > 0, on a logarithmic axis where they span decades.
+    All values are > 0; the axis is logarithmic if they span decades.
     """
     figure, axes = _sheet(lines, title)
     looks = styles(lines)
@@ -48,7 +48,7 @@ def over_rates(
 
 @mpl.rc_context(LOOK)
 def needed_rates(lines: Mapping[str, pd.Series], label: str, title: str = "") -> Figure:
-    """Rate in Mbit/s that each of `lines` needs, by what it is needed for, such as per cents."""
+    """Plot the rate in Mbit/s that each of `lines` needs, over its index, such as percentages."""
     figure, axes = _sheet(lines, title)
     looks = styles(lines)
     for name, line in lines.items():
@@ -69,9 +69,10 @@ def times_over_rates(
     title: str = "",
     notes: Mapping[str, str] = {},  # noqa: B006  read only
 ) -> Figure:
-    """Mean times by rate, in columns mean_s, low_s and high_s; who is first at a rate is larger.
+    """Plot mean times over rates with intervals; the fastest method at a rate has a larger marker.
 
-    nan where a method does not come there at that rate in all runs. `notes` are for the legend.
+    Each table is indexed by Mbit/s and has columns mean_s, low_s and high_s; NaN means that not all
+    runs reached the target. `notes` extend the legend entries.
     """
     known = {name: each for name, each in lines.items() if each.mean_s.notna().any()}
     figure, axes = _sheet({name: each.mean_s for name, each in known.items()}, title)

@@ -1,6 +1,6 @@
-"""Figures of what methods do over time or steps: DataFrames of one run each in, Figures out.
+"""Figures of density, throughput and goodput over time or steps, from one run of each method.
 
-Many methods are shown in several panels of one scale, with the baseline in each.
+Many methods are split over several panels with the same scale; each panel has the baseline.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ from harness.reporting.figures.theme import (
 
 RATE: Any = {"color": "0.45", "linewidth": 1.2, "linestyle": (0, (4, 2))}
 PANEL_IN, RATE_IN, FRAME_IN = 2.6, 1.3, 1.1
-FEW_POINTS = 15  # of a line that has a marker at each
-FAR = 1.5  # how much longer than all others a run is cut
+FEW_POINTS = 15  # a longer line has fewer markers than points
+FAR = 1.5  # a run longer than the second longest by this factor is cut
 
 Series = Mapping[str, pd.DataFrame]
 
 
 class PanelColumn(NamedTuple):
-    """A column over time or steps, as a panel shows it."""
+    """A column of a run's table, with its axis label and scale."""
 
     column: str
     label: str
@@ -50,7 +50,7 @@ def density_time(
     title: str = "",
     spans: Sequence[FlowSpan] = (),
 ) -> Figure:
-    """Density over time, a line per method, the planned link rate beneath."""
+    """Plot density over time, a line per method; the slowest link's planned rate is below."""
     return _over_time(series, DENSITY, rate, title, spans)
 
 
@@ -61,7 +61,7 @@ def throughput_time(
     title: str = "",
     spans: Sequence[FlowSpan] = (),
 ) -> Figure:
-    """Samples/s over time, a line per method, the planned link rate beneath."""
+    """Plot samples/s over time, a line per method; the slowest link's planned rate is below."""
     return _over_time(series, THROUGHPUT, rate, title, spans)
 
 
@@ -72,7 +72,7 @@ def goodput_time(
     title: str = "",
     spans: Sequence[FlowSpan] = (),
 ) -> Figure:
-    """Goodput over time, a line per method, beside the planned rate of the slowest link."""
+    """Plot goodput over time, a line per method, and the slowest link's planned rate."""
     return _over_time(series, GOODPUT, rate, title, spans, beside=True)
 
 
@@ -83,14 +83,14 @@ def running_goodput(
     title: str = "",
     spans: Sequence[FlowSpan] = (),
 ) -> Figure:
-    """Running average of what a worker receives while it communicates."""
+    """Plot goodput over time, averaged over communication time alone; else like `goodput_time`."""
     shown = GOODPUT._replace(label="goodput while\ncommunicating (Mbit/s)")
     return _over_time(series, shown, rate, title, spans, beside=True)
 
 
 @mpl.rc_context(LOOK)
 def density_throughput(series: Series, title: str = "") -> Figure:
-    """Density and samples/s of every step, a pair of panels for each group of methods."""
+    """Plot density and samples/s over steps, a pair of panels for each group of methods."""
     _known(series, "density")
     groups = panels(series)
     figure = sheet(title, 1.5 * PANEL_IN * len(groups) + FRAME_IN)
@@ -120,7 +120,7 @@ def _over_time(
     rate: pd.DataFrame | None,
     title: str,
     spans: Sequence[FlowSpan],
-    beside: bool = False,  # the rate, in the panels of the methods
+    beside: bool = False,  # draw the rate in the panels of the methods, not below them
 ) -> Figure:
     _known(series, shown.column)
     groups = panels(series)
@@ -161,7 +161,7 @@ def _rate(axes: Axes, rate: pd.DataFrame, label: str) -> None:
 
 
 def _shade(axes: Axes, spans: Sequence[FlowSpan]) -> None:
-    """Shade the time in which competing flows ran."""
+    """Shade the intervals with competing flows."""
     for span in spans:
         axes.axvspan(span.start_s, span.end_s, color="0.93", linewidth=0, zorder=0)
 
@@ -183,7 +183,7 @@ def _line(axes: Axes, method: str, style: Style, table: pd.DataFrame, x: str, y:
 
 
 def _end(series: Series) -> float:
-    """End of the time axis in seconds: the second longest run's if the longest is far longer."""
+    """Return the end of the time axis in seconds; a run far longer than all others is cut."""
     ends = sorted(float(table.time_s.max()) for table in series.values())
     return ends[-2] if len(ends) > 1 and ends[-1] > FAR * ends[-2] else ends[-1]
 

@@ -1,4 +1,4 @@
-"""Sizes of tensors as cumulative shares: what compression makes of how large messages are."""
+"""Figure of the distribution of tensor sizes, which shows how compression changes message sizes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ LINES = ("-", "--", ":")
 
 @mpl.rc_context(LOOK)
 def cumulative(models: Mapping[str, Mapping[str, Sequence[int]]]) -> Figure:
-    """A panel for each of `models`: elements of its tensors, by what they are of."""
+    """Plot cumulative shares of tensor sizes: a panel per model, a line per kind of tensor."""
     figure = sheet("share of tensors with at most so many elements", HEIGHT_IN)
     panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
     for axes, (model, kinds) in zip(panels, models.items(), strict=True):

@@ -2,10 +2,10 @@
 
 A style file is a small YAML. Every key may be left out:
 
-    names: {topk_0.01: "Top-k (1 %)"}  # labels, by the names of methods
-    colours: {topk_0.01: "#D55E00"}    # as matplotlib reads them
-    order: [allreduce, topk_0.01]      # of methods in legends and panels; others follow
-    width: 3.4                         # inches, of a figure as wide as the page's text
+    names: {topk_0.01: "Top-k (1 %)"}  # labels, by method name
+    colours: {topk_0.01: "#D55E00"}    # matplotlib colours
+    order: [allreduce, topk_0.01]      # of methods in legends and panels; the others follow
+    width: 3.4                         # inches, of a figure that spans the page
     title: off                         # no title above figures
 """
 
@@ -26,17 +26,17 @@ WIDTHS_IN = (2.0, 20.0)
 
 @dataclass(frozen=True)
 class ReportStyle:
-    """Choices of a style file, by the names of methods; by default a report without one."""
+    """Contents of a style file; the defaults are those of a report without a style file."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     colours: Mapping[str, str] = field(default_factory=dict)
-    order: Sequence[str] = ()  # names
+    order: Sequence[str] = ()  # names of methods
     width_in: float | None = None
     title: bool = True
 
 
 def read(file: Path) -> ReportStyle:
-    """Read a style file; raise BadSetting, in one line, for one that cannot be followed."""
+    """Read a style file; raise BadSetting, in one line, if it is missing or has a bad value."""
     try:
         told = search_path.values(file) or {}
     except OSError as error:

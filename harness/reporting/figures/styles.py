@@ -1,9 +1,9 @@
-"""Colour, marker, line and hatch of a method, by its name alone or by a style file.
+"""Colour, marker, line and hatch of each method, from its name or from a style file.
 
-A method looks the same in every figure of a page, which `of_page` opens. Its look follows from its
-name, unless another method of the page would look like it. No two methods share a colour before all
-colours are taken; those that then do differ in line and hatch. Without colour, markers tell methods
-apart.
+A method looks the same in every figure of a page, which `of_page` opens. Its style follows from its
+name, unless another method of the page has that colour or marker. Two methods share a colour only
+after all colours are taken; they then differ in line and hatch. In black and white, markers tell
+methods apart.
 """
 
 from collections import Counter
@@ -30,24 +30,24 @@ class Style(NamedTuple):
     hollow: bool = False
 
 
-# Colours of Okabe & Ito (2008), safe for colour-blind readers, and four beside them; each is far
-# from every other, from the baseline's black, from the greys of what is planned, and from white.
+# Colours of Okabe & Ito (2008), safe for colour-blind readers, and four more. Each differs
+# clearly from every other, from the baseline's black, from the planned rate's greys and from white.
 BLUE, ORANGE, GREEN, PINK, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
 RED, OLIVE, PURPLE, BROWN, WINE = "#D55E00", "#999933", "#7B3FB5", "#8A5A2B", "#A8174F"
 LIME = "#74B816"
 BASELINE = Style("black", "o")  # of the baseline alone
-MAIN = (BLUE, RED, GREEN, ORANGE, PURPLE, WINE)  # those of few methods, the most unlike
+MAIN = (BLUE, RED, GREEN, ORANGE, PURPLE, WINE)  # used first, as they differ most
 COLORS = (*MAIN, SKY, OLIVE, PINK, BROWN, LIME)
-UNLIKE: tuple[Any, ...] = ("s", "^", "D", "v", "X", "P", "*")  # markers, likewise
+UNLIKE: tuple[Any, ...] = ("s", "^", "D", "v", "X", "P", "*")  # markers used first
 MARKERS = (*UNLIKE, "d", "<", ">", (4, 1, 0), (6, 1, 0), "p", (5, 0, 180), "h", "8", "H")
 SHAPES = [(marker, hollow) for hollow in (False, True) for marker in MARKERS]
 DASHED, DASH_DOT = (0, (4, 1.6)), (0, (5, 1.2, 1, 1.2))
-LINES: tuple[Any, ...] = ("-", DASHED, DASH_DOT, (0, (8, 2)))  # of those that share a colour
-HATCHES = ("", "//", "xx", "..", "++", "--", "\\\\", "||")  # likewise, of their bars
+LINES: tuple[Any, ...] = ("-", DASHED, DASH_DOT, (0, (8, 2)))  # tell methods of one colour apart
+HATCHES = ("", "//", "xx", "..", "++", "--", "\\\\", "||")  # tell their bars apart
 
 
 class Page(NamedTuple):
-    """Looks of a page's methods, and their places in legends, by label."""
+    """Style of each method of a page, and its place in legends, by label."""
 
     styles: Mapping[str, Style] = {}
     order: Mapping[str, int] = {}
@@ -60,7 +60,7 @@ _chosen: ContextVar[ReportStyle] = ContextVar("style file of a report", default=
 
 @contextmanager
 def of_report(chosen: ReportStyle) -> Iterator[None]:
-    """Draw all figures inside as a style file says."""
+    """Context manager: apply a style file to all figures drawn inside."""
     token = _chosen.set(chosen)
     try:
         with theme.sheets(chosen.width_in, chosen.title):
@@ -71,10 +71,10 @@ def of_report(chosen: ReportStyle) -> Iterator[None]:
 
 @contextmanager
 def of_page(names: Mapping[str, str]) -> Iterator[None]:
-    """Give methods one style each in all figures that are drawn inside.
+    """Context manager: give each method one style in all figures drawn inside.
 
-    `names` has by the label of each method its name, from which its style follows unless the style
-    file has a colour for it. Inside another page nothing changes: its styles go on.
+    `names` maps the label of each method to its name. The style follows from the name; the style
+    file may set its colour. Inside another page this changes nothing.
     """
     of_names, colors = styles(names.values()), _chosen.get().colours
     page = {said: of_names[name] for said, name in names.items()}
@@ -97,9 +97,9 @@ def ordered(methods: Iterable[str]) -> list[str]:
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
-    """Return the style of each method: the page's, its own, or the next free one.
+    """Return the style of each method: that of the page, or one derived from its name.
 
-    The next free one is of a method whose colour or marker another method has.
+    If another method already has the derived colour or marker, the least used one replaces it.
     """
     wanted = sorted(set(methods))
     chosen = dict(_page.get().styles)
@@ -116,30 +116,30 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
 
 
 def style(method: str) -> Style:
-    """Style of a name alone."""
+    """Return the style that follows from a method's name alone."""
     return BASELINE if method == label.ALLREDUCE else _free(method, Counter(), Counter())
 
 
 def _free(method: str, colored: Counter[str], marked: Counter[Any]) -> Style:
-    """The colour and the marker that fewest have, counted from the name's own on."""
+    """Return the least used colour and marker; the name decides between equally used ones."""
     at = crc32(method.encode())
     colors = _turned(COLORS, len(MAIN), at)
     color = min(colors, key=lambda each: colored[each])
     shapes = _turned(SHAPES, len(UNLIKE), at // len(MAIN))
     marker, hollow = min(shapes, key=lambda each: marked[each])
-    again = colored[color]  # 0 where the colour is the method's alone
+    again = colored[color]  # 0 if no other method has the colour
     line, hatch = LINES[again % len(LINES)], HATCHES[again % len(HATCHES)]
     return Style(color, marker, hatch, line, hollow)
 
 
 def _turned(known: Sequence[Any], main: int, by: int) -> list[Any]:
-    """`known`, whose `main` first ones begin `by` places on."""
+    """Return `known` with its first `main` items rotated by `by` places."""
     at = by % main
     return [*known[at:main], *known[:at], *known[main:]]
 
 
 def of_line(chosen: Style) -> dict[str, Any]:
-    """Keyword arguments for matplotlib's plot."""
+    """Return keyword arguments for matplotlib's `plot`."""
     inside = "white" if chosen.hollow else chosen.color
     return {
         "color": chosen.color,
@@ -150,18 +150,18 @@ def of_line(chosen: Style) -> dict[str, Any]:
 
 
 def of_point(chosen: Style) -> dict[str, Any]:
-    """Keyword arguments for matplotlib's plot of single points."""
+    """Return keyword arguments for matplotlib's `plot` of points without a line."""
     return of_line(chosen) | {"linestyle": "none"}
 
 
 def of_bar(chosen: Style) -> dict[str, Any]:
-    """Keyword arguments for matplotlib's bars; hatched only where another has the colour."""
+    """Return keyword arguments for matplotlib's bars; hatched only if the colour is shared."""
     look = {"facecolor": chosen.color, "edgecolor": "white", "linewidth": 0.5}
     return look | {"hatch": chosen.hatch}
 
 
 def panels(methods: Iterable[str]) -> list[list[str]]:
-    """`methods` in groups that a panel can show, the baseline in each."""
+    """Split `methods` into groups that fit one panel each; every group has the baseline."""
     known = ordered(methods)
     if len(known) <= MOST_TOGETHER:
         return [known]

@@ -1,4 +1,4 @@
-"""How every figure looks: one house style, methods told apart without colour, saved as lines."""
+"""Layout that all figures share: matplotlib settings, sheet size, legend, log axes, and saving."""
 
 import io
 import re
@@ -20,9 +20,9 @@ from harness.records.outputs import OutputFolder
 
 WIDTH_IN = 7.0
 TITLE_LETTERS_PER_IN = 12.2
-OF_THE_USER = ("backend", "backend_fallback")  # settings of matplotlib that no drawing asks for
+OF_THE_USER = ("backend", "backend_fallback")  # matplotlib settings that stay the user's
 LOOK: Any = {key: mpl.rcParamsDefault[key] for key in mpl.rcParamsDefault if key not in OF_THE_USER}
-LOOK |= {  # beside matplotlib's own, whatever a matplotlibrc says
+LOOK |= {  # on top of matplotlib's defaults; a matplotlibrc has no effect
     "font.size": 10,
     "axes.grid": True,
     "axes.axisbelow": True,
@@ -31,28 +31,28 @@ LOOK |= {  # beside matplotlib's own, whatever a matplotlibrc says
     "axes.spines.right": False,
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
-    "text.parse_math": False,  # a label is what a run is called, not mathematics
-    "pdf.fonttype": 42,  # text stays text, as journals ask
-    "svg.hashsalt": "gradnet",  # the same figure is the same file
-    "svg.fonttype": "none",  # text stays text, which can be searched and is a quarter as long
+    "text.parse_math": False,  # a run's name may contain $
+    "pdf.fonttype": 42,  # text stays text, as journals require
+    "svg.hashsalt": "gradnet",  # equal figures give equal files
+    "svg.fonttype": "none",  # searchable text; the file is a quarter as large
 }
 TARGET: Any = {"color": "0.25", "linewidth": 1.2, "linestyle": (0, (6, 2, 1, 2)), "zorder": 1.5}
-SHEET_LETTERS = 96  # of a legend, side by side
-HANDLE_LETTERS = 10  # that a legend's line takes before its label, with the gaps
-LEGEND_ROWS, LEGEND_ROW_IN = 2, 0.2  # for which sheets have room; what each more takes
+SHEET_LETTERS = 96  # of a legend's row
+HANDLE_LETTERS = 10  # width of a legend's line and gaps, in letters
+LEGEND_ROWS, LEGEND_ROW_IN = 2, 0.2  # rows that a sheet has room for; height of each further row
 _sheets: ContextVar[tuple[float, bool]] = ContextVar("sheets", default=(WIDTH_IN, True))
-MOST_POINTS = 400  # of a line, which is no wider in dots
-FINER_THAN_SEEN = re.compile(rb"(\d{2,}\.\d\d)\d+")  # of places in an svg, which are points
+MOST_POINTS = 400  # of a line; more would not be visible
+FINER_THAN_SEEN = re.compile(rb"(\d{2,}\.\d\d)\d+")  # SVG points beyond two decimals
 FAR = 8  # an axis whose ends differ by this factor is logarithmic
 TIGHT_DECADES = 2.0  # a shorter logarithmic axis has ticks between its powers of ten
 
 
 class NothingToDraw(ValueError):
-    """The table has no number for the figure; an empty figure would say less."""
+    """The table has no number for the figure, so no empty figure is drawn."""
 
 
 class Drawing(NamedTuple):
-    """A figure that is drawn by calling `draw`, which raises `NothingToDraw` without data."""
+    """A figure drawn on demand: `draw` returns it, or raises `NothingToDraw` without data."""
 
     caption: str
     draw: Callable[[], Figure]
@@ -60,9 +60,10 @@ class Drawing(NamedTuple):
 
 @contextmanager
 def sheets(width_in: float | None, title: bool) -> Iterator[None]:
-    """Make all figures inside `width_in` wide, None for their usual width; without a title if so.
+    """Context manager: set the width of all figures inside, and whether they have a title.
 
-    What is usually wider or narrower than a page's text keeps its share of that.
+    `width_in` replaces the width of a page's text, None keeps it. Wider or narrower figures scale
+    with it.
     """
     token = _sheets.set((width_in or WIDTH_IN, title))
     try:
@@ -72,7 +73,7 @@ def sheets(width_in: float | None, title: bool) -> Iterator[None]:
 
 
 def sheet(title: str, height_in: float, width_in: float = WIDTH_IN) -> Figure:
-    """Return an empty figure, as wide as a page's text by default; a long title goes over lines."""
+    """Return an empty figure, by default as wide as a page's text; a long title is wrapped."""
     whole_in, has_title = _sheets.get()
     width_in *= whole_in / WIDTH_IN
     figure = Figure(figsize=(width_in, height_in), layout="constrained")
@@ -84,13 +85,13 @@ def sheet(title: str, height_in: float, width_in: float = WIDTH_IN) -> Figure:
 
 
 def legend(figure: Figure, axes: Axes) -> Figure:
-    """Put the legend of `axes` below the figure, in as few rows as it takes."""
+    """Put the legend of `axes` below the figure, in as few rows as fit its width."""
     handles, labels = axes.get_legend_handles_labels()
     return legend_of(figure, dict(zip(labels, handles, strict=True)))
 
 
 def legend_of(figure: Figure, handles: Mapping[str, Any]) -> Figure:
-    """Put `handles`, by label, below the figure, in as few rows as its width takes."""
+    """Put a legend of `handles`, by label, below the figure, in as few rows as fit its width."""
     letters = SHEET_LETTERS * figure.get_figwidth() / WIDTH_IN
     widths = [len(label) + HANDLE_LETTERS for label in handles]
     one_row = sum(widths) <= letters
@@ -102,19 +103,19 @@ def legend_of(figure: Figure, handles: Mapping[str, Any]) -> Figure:
 
 
 def spans_decades(values: Iterable[float]) -> bool:
-    """True if the least of positive `values` is lost beside the greatest on an axis from 0."""
+    """Return True if positive `values` differ by a factor above FAR, so that a log axis is due."""
     known = [value for value in values if value == value]
     return bool(known) and max(known) > FAR * min(known) > 0
 
 
 def aim(axes: Axes, target: float | None) -> None:
-    """Draw the target as a line across; nothing where there is none."""
+    """Draw the target as a horizontal line; draw nothing if it is None or NaN."""
     if target is not None and target == target:
         axes.axhline(target, label=f"target {target:g}", **TARGET)
 
 
 def logarithmic(axis: Axis, low: float, high: float) -> None:
-    """A logarithmic axis from `low` to `high` whose ticks are plain numbers that do not touch."""
+    """Make an axis from `low` to `high` logarithmic, with plain numbers at its ticks."""
     across = axis is axis.axes.xaxis
     set_scale = axis.axes.set_xscale if across else axis.axes.set_yscale
     set_scale("log")
@@ -125,9 +126,9 @@ def logarithmic(axis: Axis, low: float, high: float) -> None:
 
 
 def thinned(table: pd.DataFrame, column: str, most: int = MOST_POINTS) -> pd.DataFrame:
-    """Rows of `table` that a line through `column` is seen by: at most about `most`, in order.
+    """Return at most about `most` rows of `table` whose line through `column` looks the same.
 
-    Of every stretch of rows the lowest and the highest stay, and the table's first and last.
+    These are the lowest and highest row of every stretch of rows, and the first and last row.
     """
     if len(table) <= most:
         return table
@@ -141,7 +142,7 @@ def thinned(table: pd.DataFrame, column: str, most: int = MOST_POINTS) -> pd.Dat
 def save(figure: Figure, out: OutputFolder, name: str, pdf: bool = False) -> list[Path]:
     """Write `name`.svg to `out`, and with `pdf` also `name`.pdf; return their paths.
 
-    A PDF has its part of the font inside, which takes longer than the drawing.
+    A PDF embeds its font, which takes longer than drawing the figure.
     """
     paths = [out.write(f"{name}.svg", svg(figure))]
     if pdf:
@@ -152,7 +153,7 @@ def save(figure: Figure, out: OutputFolder, name: str, pdf: bool = False) -> lis
 
 
 def image(figure: Figure, kind: str, **options: Any) -> bytes:
-    """Return `figure` as a file of a `kind` such as png or pdf; `options` are of `savefig`."""
+    """Return the bytes of a file of type `kind` (png, pdf, ...); `options` are for `savefig`."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format=kind, **options)
     return drawn.getvalue()
@@ -160,14 +161,14 @@ def image(figure: Figure, kind: str, **options: Any) -> bytes:
 
 @mpl.rc_context(LOOK)
 def svg(figure: Figure) -> bytes:
-    """`figure` as lines and letters; the same figure is the same bytes."""
+    """Return `figure` as SVG with text as text; equal figures give equal bytes."""
     _settle(figure)
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # no date, and no address
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # equal figures stay equal
     return FINER_THAN_SEEN.sub(rb"\1", image(figure, "svg", metadata=nothing))
 
 
 def _settle(figure: Figure) -> None:
-    """Find every place once: solving for them again costs as much as drawing."""
+    """Compute the layout once, as computing it again takes as long as drawing."""
     if figure.get_layout_engine() is not None:
         figure.draw_without_rendering()
-        figure.set_layout_engine(None)  # unlike "none" leaves nothing that is drawn for once more
+        figure.set_layout_engine(None)  # "none" would leave an engine that runs once more

@@ -1,7 +1,4 @@
-"""Figure of one step of each method: what was computed, compressed and sent, and when.
-
-Drawn from what virtual time recorded.
-"""
+"""Figure of when one step of each method computes, compresses and sends, from timeline.csv."""
 
 from collections.abc import Mapping
 from textwrap import fill
@@ -17,18 +14,19 @@ from harness.reporting.figures.theme import LOOK, NothingToDraw, sheet
 
 LANES = {"compute": ("forward", "backward"), "compress": ("compress",), "send": ("communicate",)}
 PANEL_IN, FRAME_IN = 0.95, 1.1
-FAR = 3  # how much longer than all others a step is cut
+FAR = 3  # a step longer than the second longest by this factor is cut
 TITLE_LETTERS = 80
-LEAST_NAMED = 0.018  # of the width: a narrower bar has no room for its bucket's number
+LEAST_NAMED = 0.018  # share of the width; a narrower bar has no room for its number
 FORWARD, BACKWARD = "0.6", "0.85"
 
 
 @mpl.rc_context(LOOK)
 def one_step(spans: Mapping[str, pd.DataFrame], title: str = "") -> Figure:
-    """A panel per method, the longest step first; `spans` are those of one rank and step of it.
+    """Plot one step in a panel per method, the longest step first.
 
-    Numbers are of buckets; the dashed line is where computation ends, the solid one where the step
-    does.
+    `spans` maps a method to the timeline rows of one rank and step. Numbers are those of buckets. A
+    dashed line marks the end of computation, a solid one the end of the step. Raise NothingToDraw
+    if no method has rows.
     """
     known = {method: _from_zero(rows) for method, rows in spans.items() if len(rows)}
     if not known:
@@ -53,7 +51,7 @@ def _from_zero(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _shown(ends: list[float]) -> float:
-    """The longest step, or the second longest where that would leave too little of the others."""
+    """Return the end of the time axis in seconds; a step far longer than all others is cut."""
     if len(ends) > 1 and ends[-1] > FAR * ends[-2]:
         return 1.2 * ends[-2]
     return ends[-1]

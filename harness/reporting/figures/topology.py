@@ -1,4 +1,4 @@
-"""Figure of a run's network: nodes, switches, trunk, and the conditions that links went through."""
+"""Figure of a run's network: nodes, switches, trunk, and the ranges of link conditions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +11,14 @@ from matplotlib.patches import Rectangle
 from harness.reporting.figures.layout import ConditionRanges, NetworkLayout, Range
 from harness.reporting.figures.theme import LOOK, sheet
 
-MOST_NODES, OF_MANY = 16, 4  # of more nodes, so many are drawn on each side
+MOST_NODES, OF_MANY = 16, 4  # with more nodes, OF_MANY are drawn on each side
 ROW_IN, BOX_IN, LINE_IN, LETTER_IN = 0.56, 1.05, 0.24, 0.065
 SMALL: Any = {"fontsize": 7.5, "ha": "center", "va": "center"}
 
 
 @mpl.rc_context(LOOK)
 def network(layout: NetworkLayout, title: str = "") -> Figure:
-    """Draw half of the nodes on each side of a switch; of a dumbbell, its halves and its trunk."""
+    """Draw a star with half of the nodes on each side, or a dumbbell's halves and its trunk."""
     left = layout.left or (layout.nodes + 1) // 2
     sides = [_drawn(range(left), layout.nodes), _drawn(range(left, layout.nodes), layout.nodes)]
     labels = {node: _label(layout, f"up{node}", f"down{node}") for side in sides for node in side}
@@ -72,7 +72,7 @@ def _line(
 
 
 def _label(layout: NetworkLayout, up: str, down: str) -> tuple[str, str]:
-    """Return the texts above and below a link: one for each way, or one for both."""
+    """Return the texts above and below a link: one per direction, or one if they are equal."""
     one, other = (_words(layout.links.get(name)) for name in (up, down))
     return (
         (f"both ways {one}", "")
@@ -99,7 +99,7 @@ def _span(values: Range) -> str:
 
 
 def _notes(layout: NetworkLayout) -> list[str]:
-    """Return the lines below the drawing."""
+    """Return the lines of text below the drawing."""
     found = [layout.notes]
     if layout.left and not any(name.startswith("up") for name in layout.links):
         found.append("only the trunk is shaped")

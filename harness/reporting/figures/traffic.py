@@ -16,7 +16,7 @@ from profiles.base import WAYS
 
 CARRIED, PLANNED = "#0072B2", "0.25"  # Okabe & Ito (2008)
 PLANNED_DASHES = (0, (4, 1.5))
-MOST_LINES = 2  # links of a way; more are drawn as a band of all with their median
+MOST_LINES = 2  # per direction; more are drawn as a band and their median
 LABELS = {
     "carried_mbit": "rate (Mbit/s)",
     "backlog_ms": "in queue\n(ms of rate)",
@@ -26,7 +26,7 @@ LABELS = {
 
 @mpl.rc_context(LOOK)
 def links_time(carried: pd.DataFrame, spans: Sequence[FlowSpan], title: str = "") -> Figure:
-    """Plot `carried`, of `link_load.over_time`: a column a way, competing flows shaded."""
+    """Plot the table of `link_load.over_time`; raise NothingToDraw if no link has two rates."""
     if (carried.groupby("link").carried_mbit.count() < 2).all():
         raise NothingToDraw("links.csv has too few rows to tell a rate")
     ways = [way for way in WAYS if (carried.way == way).any()]
@@ -64,7 +64,7 @@ def _shade(axes: Axes, spans: Sequence[FlowSpan]) -> None:
 
 
 def _draw(axes: Axes, rows: pd.DataFrame, quantity: str, label: str) -> None:
-    """A line for each of few links; of more, the median in a band from lowest to highest."""
+    """Plot `quantity`: a line per link, or the median and range if there are many links."""
     planned = label == "planned"
     look: Any = {"color": PLANNED if planned else CARRIED, "linewidth": 1.3}
     look["drawstyle"] = "steps-post" if planned else "default"
@@ -83,11 +83,11 @@ def _draw(axes: Axes, rows: pd.DataFrame, quantity: str, label: str) -> None:
         return
     for name in table:
         axes.plot(table.index, table[name], label=label, **look)
-        label = "_"  # one entry in the legend stands for all
+        label = "_"  # one legend entry for all links
 
 
 def _legend(figure: Figure, axes: Axes, shaded: bool) -> Figure:
-    """Add a legend with `axes`' entries, which all panels share, and the shading's."""
+    """Add one legend below all panels, with the entries of `axes` and of the shading."""
     handles, labels = axes.get_legend_handles_labels()
     if shaded:
         handles.append(Patch(facecolor="0.93", edgecolor="0.7"))
