@@ -1,4 +1,4 @@
-"""What papers claim, decided by runs: `judge`. The claims are those of the studies."""
+"""Claims of papers, judged by runs: `judge`. Each study declares its claims in its claims.py."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ __all__ = ["Claim", "counted", "judge", "lines", "papers", "split"]
 
 
 def papers() -> list[PaperClaims]:
-    """The papers of all studies that have a claims.py."""
+    """Return the `PaperClaims` of every study that has a claims.py."""
     return [module.PAPER for module in modules("claims")]
 
 
 def judge(table: pd.DataFrame, paper: str | None = None) -> list[Claim]:
     """Judge the claims of `paper`, or of all papers, by the rows of `metrics.table`.
 
-    Runs over packets, runs in virtual time and each scale are judged apart. If no claim of a paper
-    can be tested by one of them, it is listed only if no other can test any either.
+    Runs over packets and runs in virtual time are judged separately, and so is each scale. A paper
+    whose claims no group of runs can test is listed once. Raise ValueError for an unknown paper.
     """
     chosen = [each for each in papers() if paper in (None, each.name)]
     if not chosen:

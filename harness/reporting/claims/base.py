@@ -1,9 +1,9 @@
-"""What a claim is, the runs that decide it, and a paper as the list of its claims.
+"""Claims, the runs that decide them, and `PaperClaims`, the list of a paper's claims.
 
-A study's claims.py makes a `PaperClaims` called `PAPER` and gives it functions from `Runs` to
-`Found`, in the order of the paper. A function asks for the runs it needs; what is not there, and
-what `guards` say of them, makes its claim not decidable here. A verdict is of the paired interval;
-the p of flipped signs, and that for all claims together (Holm), stand beside it.
+A study's claims.py creates a `PaperClaims` called `PAPER` and adds functions from `Runs` to
+`Found`, in the order of the paper. A function requests the runs it needs. The claim is "not
+decidable here" if runs are missing or a check in `guards` objects. The paired interval decides the
+verdict. The sign-flip p value is reported with it, also adjusted for all claims (Holm).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,51 +32,54 @@ class Claim(NamedTuple):
     text: str
     verdict: str  # HOLDS | FAILS | UNDECIDED | NOT_DECIDABLE | BY_CONSTRUCTION
     measured: str  # the numbers that decide it
-    reason: str = ""  # of every verdict but that it holds
-    runs: tuple[str, ...] = ()  # ids of those that were looked at
-    network: str = ""  # packets | virtual; empty: no runs at all
+    reason: str = ""  # empty if the claim holds
+    runs: tuple[str, ...] = ()  # ids of the runs that were read
+    network: str = ""  # packets | virtual; empty without runs
     scale: str = ""  # of the runs: paper | laptop
-    ours: bool = False  # the project says it, not the paper
-    repeats: str = ""  # id of the claim that the same decision is counted for
-    p: float = float("nan")  # of its paired differences, the largest; nan where none decide it
-    p_holm: float = float("nan")  # for all claims of the study together
+    ours: bool = False  # claimed by the project, not by the paper
+    repeats: str = ""  # id of the claim with the same decision
+    p: float = float("nan")  # largest of its paired differences; nan if none decides it
+    p_holm: float = float("nan")  # adjusted for all claims of the study
 
 
 class Found(NamedTuple):
-    """Result of a claim's function."""
+    """Result of a claim's function, before the guards have checked its runs."""
 
     holds: bool | None  # None: undecided
     measured: str
-    reason: str = ""  # not told of a claim that holds
+    reason: str = ""  # dropped if the claim holds
 
 
 class NotDecidable(Exception):
-    """Reason why no run can decide a claim."""
+    """Raised by a claim's function if no run can decide the claim; the message is the reason."""
 
 
 class NoSuchRuns(NotDecidable):
-    """No run exists that could decide a claim."""
+    """Raised if the runs that a claim needs do not exist."""
 
 
 @dataclass
 class LookedAt:
-    """Runs and columns that a claim's function looked at, by which guards judge the runs."""
+    """Runs and columns that a claim's function read; the guards check them afterwards."""
 
     runs: dict[str, None] = field(default_factory=dict)  # ids
     columns: set[str] = field(default_factory=set)
-    doubts: list[str] = field(default_factory=list)  # why they decide nothing
+    doubts: list[str] = field(default_factory=list)  # objections of the guards
     p_values: list[float] = field(default_factory=list)
 
 
 class Group:
-    """Runs of one setting; remembers in `seen` what was asked for."""
+    """Runs of one setting; records in `seen` which runs and columns the claim reads."""
 
     def __init__(self, rows: pd.DataFrame, seen: LookedAt) -> None:
         self._rows, self.seen = rows, seen
         self.experiment: str = " and ".join(dict.fromkeys(rows.experiment))
 
     def rows(self, *methods: str) -> pd.DataFrame:
-        """Rows of `metrics.table` of `methods`, all without; `NoSuchRuns` names a missing one."""
+        """Return the rows of `methods` (default: all methods) and record their runs as read.
+
+        Raise NoSuchRuns, with the names, if a method has no run.
+        """
         missing = [method for method in methods if method not in set(self._rows.method)]
         if missing:
             raise NoSuchRuns(f"no runs of {', '.join(missing)} in {self.experiment}")
@@ -85,7 +88,10 @@ class Group:
         return found
 
     def method(self, **columns: Any) -> str:
-        """The one method whose columns are so, such as compressor="topk", or `NoSuchRuns`."""
+        """Return the name of the method with these column values, such as compressor="topk".
+
+        Raise NoSuchRuns unless exactly one method matches.
+        """
         rows = self._rows
         for column, value in columns.items():
             rows = rows[rows[column] == value]
@@ -99,16 +105,19 @@ class Group:
 
     @property
     def dense(self) -> str:
-        """The method that leaves nothing out, which others are held against; or `NoSuchRuns`."""
+        """The method without compression, the reference of the others.
+
+        Raise NoSuchRuns if none ran.
+        """
         found = metrics.baseline_of(self._rows)
         if found is None:
             raise NoSuchRuns(f"no runs without compression in {self.experiment}")
         return found
 
     def mean(self, column: str, *methods: str) -> dict[str, float]:
-        """Return the mean by method, in the order asked, over the seeds that all of them have.
+        """Return the mean of `column` by method, over the seeds that all `methods` have.
 
-        `NoSuchRuns` where a method has no run, or none with the number, or no seed is shared.
+        Raise NoSuchRuns if a method has no run, all its values are NaN, or no seed is shared.
         """
         self.seen.columns.add(column)
         rows = ratios.shared(self.rows(*methods))
@@ -122,41 +131,47 @@ class Group:
         return {method: float(means[method]) for method in methods}
 
     def best(self, column: str, *methods: str) -> str:
-        """The method with the largest mean."""
+        """Return the method with the largest mean of `column`; raise NoSuchRuns as `mean` does."""
         means = self.mean(column, *methods)
         return max(methods, key=lambda method: means[method])
 
     def least(self, column: str, *methods: str) -> str:
-        """The method with the smallest mean."""
+        """Return the method with the smallest mean of `column`; raise NoSuchRuns as `mean` does."""
         means = self.mean(column, *methods)
         return min(methods, key=lambda method: means[method])
 
     def over_pairs(self, column: str, method: str) -> Ratio:
-        """Mean over pairs with its interval, as a ratio to 1."""
+        """Return the mean and 95 % interval of `column` over a method's runs, as a `Ratio`.
+
+        Raise NoSuchRuns as `mean` does.
+        """
         self.mean(column, method)
         return self.spread(self.rows(method)[column])
 
     @staticmethod
     def spread(values: pd.Series) -> Ratio:
-        """Mean of one value a pair, with its interval, as a ratio to 1."""
+        """Return the mean and 95 % interval of `values`, one per pair of seeds, as a `Ratio`."""
         return Ratio(*statistics.interval(values), len(values))
 
     def steps(self, *methods: str) -> dict[str, list[pd.DataFrame]]:
-        """The tables of steps of a method's runs."""
+        """Read steps.csv of every run of `methods`: a list of tables by method."""
         return {m: [load.steps(path) for path in self.rows(m).path] for m in methods}
 
     def evaluations(self, method: str) -> list[pd.Series]:
-        """Values of a method's runs in the order of their steps, of the metric of each."""
+        """Return per run of a method the values of its target metric, in the order of steps."""
         rows: Any = self.rows(method).itertuples()
         tables = [(load.evaluations(row.path), row.metric) for row in rows]
         return [t[t.metric == metric].sort_values("step").value for t, metric in tables]
 
     def links(self, method: str) -> pd.DataFrame:
-        """The table of links of a method's first run."""
+        """Read links.csv of the method's first run."""
         return load.links(self.rows(method).path.iloc[0])
 
     def ratio(self, column: str, over: str, under: str) -> Ratio:
-        """Ratio of two methods, paired by seeds; `NoSuchRuns` if no pair has the number of both."""
+        """Return `column` of method `over` divided by that of `under`, paired by seed.
+
+        Raise NoSuchRuns if no pair of seeds has a number for both.
+        """
         self.seen.columns.add(column)
         found = self.paired(self.rows(over, under), column, over, under)
         if not found.seeds:
@@ -164,7 +179,10 @@ class Group:
         return found
 
     def paired(self, rows: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
-        """Ratio of two methods in `rows` of this group; notes what is in its way."""
+        """Return the paired ratio of two methods in `rows`; record doubts about it and its p value.
+
+        The interval has no width if the runs are deterministic (`guards.exact`).
+        """
         found = ratios.paired(rows, column, over, under)
         self.seen.doubts += [
             guards.missing(rows, column, over, under),
@@ -177,22 +195,22 @@ class Group:
 
 
 class Runs:
-    """Rows of `metrics.table` of one network kind and one scale."""
+    """Rows of `metrics.table` of one network kind and one scale, with a record of those read."""
 
     def __init__(self, table: pd.DataFrame, workers: int, scale: str) -> None:
         self._table, self._workers, self.scale = table, workers, scale
         self.seen = LookedAt()
 
     def of(self, *experiments: str, **conditions: Any) -> Group:
-        """Runs of one setting of `experiments` under which `conditions` are equal, or `NoSuchRuns`.
+        """Return runs of one setting of `experiments` under `conditions`, or raise NoSuchRuns.
 
-        `conditions` are keys of the configuration, `__` for their dots. Of several settings that
-        with most methods counts, then that of the paper's number of workers, then most runs.
-        Settings of several experiments are one where nothing else sets them apart.
+        `conditions` are configuration keys (`__` for a dot) and their values. If several settings
+        match, prefer most methods, then the paper's number of workers, then most runs. Runs of
+        several experiments form one setting if nothing else differs.
         """
         wanted = {key.replace("__", "."): value for key, value in conditions.items()}
         asked = " and ".join(experiments) + "".join(f", {key} {of}" for key, of in wanted.items())
-        if not set(experiments) & set(self._table.experiment):  # most claims are of another study
+        if not set(experiments) & set(self._table.experiment):  # claims of other studies
             raise NoSuchRuns(f"no runs of {asked}")
         rows = self._table[self._table.experiment.isin(experiments)]
         for key, value in wanted.items():
@@ -206,7 +224,7 @@ class Runs:
         return Group(max(whole, key=self._standing), self.seen)
 
     def in_the_way(self, regime: Regime, controls: Sequence[Controls]) -> str:
-        """Reason why the runs that were looked at decide nothing; "" where they do."""
+        """Return why the runs that were read cannot decide the claim; "" if they can."""
         rows, table = self.rows, self._table
         dense = table[table.dense.astype(bool) & table.setting.isin(rows.setting)]
         doubts = [guards.too_few(rows), *self.seen.doubts, regime.differs(rows, dense)]
@@ -219,11 +237,11 @@ class Runs:
 
     @property
     def rows(self) -> pd.DataFrame:
-        """Return the rows of all runs that were looked at."""
+        """The rows of all runs that the claim has read."""
         return self._table[self._table.run_id.isin(list(self.seen.runs))]
 
     def _unlike(self, rows: pd.DataFrame) -> str:
-        """Reason why the model differs from the paper's, for comparisons with dense."""
+        """Return how the model differs from the paper's if a claim compares with dense, else ""."""
         compares = rows.dense.astype(bool).any() or self.seen.columns & set(OVER_DENSE)
         if "unlike" not in rows or not compares:
             return ""
@@ -240,7 +258,7 @@ def _but_experiment(conditions: dict[str, Any]) -> str:
 
 
 class Declared(NamedTuple):
-    """A claim before it is judged."""
+    """A claim as a study declares it, before it is judged."""
 
     id: str
     text: str
@@ -253,12 +271,12 @@ class Declared(NamedTuple):
 
 
 class PaperClaims:
-    """Claims in the order in which they are declared."""
+    """The claims of one paper, in the order in which its claims.py declares them."""
 
     def __init__(self, name: str, workers: int, controls: Sequence[Controls] = ()) -> None:
         self.name = name  # of its file of published numbers
         self.workers = workers
-        self.controls = controls  # of each workload, before its quality decides; none: nothing
+        self.controls = controls  # one per workload; empty: claims on quality need no controls
         self.declared: list[Declared] = []
 
     def says(
@@ -273,18 +291,19 @@ class PaperClaims:
         regime: Regime = ANY_REGIME,
         cells: Sequence[PublishedCell] | None = None,
     ) -> None:
-        """Adds a claim, and the function that decides it.
+        """Add a claim and the function that decides it.
 
-        `ours`: the project's, not the paper's. `repeats`: id of a claim with the same decision.
-        `by_construction`: why no run could say otherwise. `regime`: which runs are comparable.
-        `cells`: what is published of it, which may be input of the runs; all of `id` without.
+        `ours`: the project makes the claim, not the paper. `repeats`: id of a claim with the same
+        decision. `by_construction`: why no run could contradict the claim. `regime`: which runs are
+        comparable. `cells`: the published numbers that the claim is about, by default all with this
+        `id`; the claim is by construction if all of them were used as input of the runs.
         """
         on = [{"id": id}] if cells is None else cells
         declared = Declared(id, text, decide, ours, repeats, by_construction, regime, on)
         self.declared.append(declared)
 
     def judge(self, table: pd.DataFrame, network: str, scale: str) -> list[Claim]:
-        """Judge every claim by the runs of one network kind and one scale."""
+        """Judge every claim by `table`, runs of one network kind and scale; adjust p by Holm."""
         judged = []
         for declared in self.declared:
             runs = Runs(table, self.workers, scale)
@@ -301,7 +320,7 @@ def _decided(declared: Declared, runs: Runs, controls: Sequence[Controls]) -> Cl
         found = declared.decide(runs)
     except NotDecidable as missing:
         return claim._replace(reason=str(missing))
-    except OF_CONTENT as error:  # runs of that name and method, which are others all the same
+    except OF_CONTENT as error:  # other runs happen to have this name
         said = str(error).split("\n")[0]
         return claim._replace(reason=f"its runs cannot be read so: {type(error).__name__}: {said}")
     given = origins.inputs(runs.rows, origins.fitted())
@@ -316,19 +335,22 @@ def _decided(declared: Declared, runs: Runs, controls: Sequence[Controls]) -> Cl
 
 
 def _made(declared: Declared, runs: Runs, given: Sequence[PublishedCell]) -> str:
-    """Why these runs could not say otherwise; "" where they could."""
+    """Return why these runs could not contradict the claim; "" if they could."""
     arithmetic = guards.arithmetic(runs.rows, runs.seen.columns)
     return origins.calibrated(declared.cells, given) or arithmetic
 
 
 def judged_claim(id: str, text: str, holds: bool | None, measured: str, reason: str = "") -> Claim:
-    """A claim that numbers decided; or did not, where `holds` is None."""
+    """Return a claim with its verdict: undecided if `holds` is None. Drop `reason` if it holds."""
     verdict = UNDECIDED if holds is None else HOLDS if holds else FAILS
     return Claim(id, text, verdict, measured, "" if holds else reason)
 
 
 def above(found: Ratio, limit: float = 1.0) -> bool | None:
-    """True if a ratio's whole interval is above `limit`; None where it straddles, or is nan."""
+    """Return True if the whole interval is above `limit`, False if none of it is, else None.
+
+    A bound (censored time) is compared by its mean.
+    """
     if found.bound:
         sure = found.bound == "low" and found.mean > limit
         return True if sure else False if below(found, limit) else None
@@ -338,7 +360,10 @@ def above(found: Ratio, limit: float = 1.0) -> bool | None:
 
 
 def below(found: Ratio, limit: float = 1.0) -> bool | None:
-    """True if a ratio's whole interval is below `limit`; None where it straddles, or is nan."""
+    """Return True if the whole interval is below `limit`, False if none of it is, else None.
+
+    A bound (censored time) is compared by its mean.
+    """
     if found.bound:
         if found.bound == "high" and found.mean < limit:
             return True
@@ -347,7 +372,7 @@ def below(found: Ratio, limit: float = 1.0) -> bool | None:
 
 
 def within(found: Ratio, low: float, high: float) -> bool | None:
-    """True if the whole interval is in [low, high], False if all of it is outside."""
+    """Return True if the whole interval is in [low, high], False if it is outside, else None."""
     if below(found, low) or above(found, high):
         return False
     inside = below(found, low) is False and above(found, high) is False
@@ -355,18 +380,21 @@ def within(found: Ratio, low: float, high: float) -> bool | None:
 
 
 def all_of(verdicts: Iterable[bool | None]) -> bool | None:
-    """False if one is, else None if one is, else True."""
+    """Return False if any verdict is False, else None if any is None, else True."""
     found = set(verdicts)
     return False if False in found else None if None in found else True
 
 
 def listed(values: dict[str, float], digits: int = 3) -> str:
-    """`a 1.23, b 45.6`."""
+    """Format values by name with `digits` significant digits: `a 1.23, b 45.6`."""
     return ", ".join(f"{name} {value:.{digits}g}" for name, value in values.items())
 
 
 def spoken(found: Ratio) -> str:
-    """`1.23 (1.1 to 1.3)`; a bound as `at least 1.23`, and nothing in brackets with one seed."""
+    """Format a ratio: `1.23 (1.1 to 1.3)`, without brackets if it has no interval.
+
+    A bound reads `at least 1.23`.
+    """
     bound = {"low": "at least ", "high": "at most ", "unknown": "unknown, about "}
     told = f"{bound.get(found.bound, '')}{found.mean:.3g}"
     return told if found.low != found.low else f"{told} ({found.low:.3g} to {found.high:.3g})"

@@ -1,8 +1,8 @@
-"""What compression does to a quality, seed by seed, and whether the scatter over seeds decides it.
+"""Rules about the effect of compression on quality, seed by seed.
 
-A change is of what a run ended at over its baseline's of the same seed, positive where that is
-worse. A claim is decided where the whole 95 % interval lies on one side of a margin;
-else, and with fewer than `LEAST_PAIRS` pairs, runs do not decide it.
+A `Change` compares a method's final quality with its baseline's at the same seed; positive is
+worse. A rule is decided if the whole 95 % interval lies on one side of the margin. Otherwise, and
+with fewer than `LEAST_PAIRS` pairs of seeds, it is undecided or not decidable.
 """
 
 import math
@@ -18,13 +18,13 @@ from harness.reporting.claims.base import Found, Group, NoSuchRuns, Runs
 from harness.reporting.claims.guards import LEAST_PAIRS
 from harness.reporting.claims.rules import Rule
 
-SAME = 0.001  # of a loss or a BLEU: half of the least published as a loss of quality, 0.18 %
+SAME = 0.001  # relative; about half of the smallest published loss of quality, 0.18 %
 TRAIN_LOSS = "train loss"  # mean over workers and the last quarter of the steps
 LAST = 0.25
 
 
 class Change(NamedTuple):
-    """Relative, positive: worse; mean over seeds with its 95 % interval."""
+    """Relative change of quality, positive if worse: mean over seeds and 95 % interval."""
 
     mean: float
     low: float
@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
 
 class MethodPair(NamedTuple):
-    """A method, the baseline it is held against, and their metric."""
+    """A method, the baseline that it is compared with, and the metric."""
 
     label: str
     group: Group
@@ -45,7 +45,7 @@ Pairs = Callable[[Runs], list[MethodPair]]
 
 
 def ended(rows: pd.DataFrame, metric: str) -> pd.Series:
-    """Final value of each run in `metrics.table`; the worst possible where it diverged."""
+    """Return the final `metric` of each run in `rows`; the worst possible value if it diverged."""
     each: Any = rows.itertuples()
     found = pd.Series([_ended(row, metric) for row in each], rows.index, dtype=float)
     return found.mask(rows.diverged, float("inf") if lower_is_better(metric) else 0.0)
@@ -61,7 +61,10 @@ def _ended(row: Any, metric: str) -> float:
 
 
 def change(pair: MethodPair) -> Change:
-    """Relative change from baseline to method; `NoSuchRuns` below `LEAST_PAIRS` common pairs."""
+    """Return the relative change from baseline to method.
+
+    Raise NoSuchRuns if they share fewer than `LEAST_PAIRS` pairs of seeds.
+    """
     rows = pair.group.rows(pair.method, pair.baseline)
     rows = rows.assign(ended=ended(rows, pair.metric))
     pair.group.seen.columns.add("final")
@@ -71,46 +74,52 @@ def change(pair: MethodPair) -> Change:
 
 
 def over(found: Ratio, what: str, sign: int = 1) -> Change:
-    """A ratio as a change, of `what`; sign -1 where larger is better."""
+    """Convert a ratio to a change; `sign` is -1 if larger values are better.
+
+    Raise NoSuchRuns, naming `what`, if the ratio has fewer than `LEAST_PAIRS` pairs of seeds.
+    """
     if found.seeds < LEAST_PAIRS:
         raise NoSuchRuns(f"needs {LEAST_PAIRS} pairs of seeds with {what}, has {found.seeds}")
     if math.isinf(found.mean):
-        return Change(*[sign * found.mean] * 3)  # of which no interval is known
+        return Change(*[sign * found.mean] * 3)  # an infinite change has no interval
     low, high = sorted((sign * (found.low - 1), sign * (found.high - 1)))
     return Change(sign * (found.mean - 1), low, high)
 
 
 def not_worse(found: Change) -> bool | None:
-    """True if it is not worse by more than `SAME`; None: undecided."""
+    """Return False if it is worse by more than `SAME`, True if not, None if undecided."""
     return True if found.high <= SAME else False if found.low > SAME else None
 
 
 def worse(found: Change) -> bool | None:
-    """True if it is worse by more than `SAME`; None: undecided."""
+    """Return True if it is worse by more than `SAME`, False if not, None if undecided."""
     decided = not_worse(found)
     return None if decided is None else not decided
 
 
 def better(found: Change) -> bool | None:
-    """True if it is better, by however little; None: undecided."""
+    """Return True if it is better by any amount, False if not, None if undecided."""
     return True if found.high < 0 else False if found.low >= 0 else None
 
 
 def not_better(found: Change) -> bool | None:
-    """True if it is not better, by however little; None: undecided."""
+    """Return False if it is better by any amount, True if not, None if undecided."""
     decided = better(found)
     return None if decided is None else not decided
 
 
 def same(found: Change) -> bool | None:
-    """Neither better nor worse by more than `SAME`."""
+    """Return True if it changed by at most `SAME`, False if by more, None if undecided."""
     if -SAME <= found.low and found.high <= SAME:
         return True
     return False if found.low > SAME or found.high < -SAME else None
 
 
 def all_are(decides: Callable[[Change], bool | None], pairs: Pairs) -> Rule:
-    """Rule that every pair is so; one that is not decides, else all have to be decided."""
+    """Return a rule that holds if `decides` is True for every pair of a method and a baseline.
+
+    One False refutes it; otherwise one None leaves it undecided.
+    """
 
     def decide(runs: Runs) -> Found:
         asked = pairs(runs)
@@ -122,7 +131,10 @@ def all_are(decides: Callable[[Change], bool | None], pairs: Pairs) -> Rule:
 
 
 def all_so(verdicts: dict[str, bool | None], told: str, more: str) -> Found:
-    """Combine the verdicts of several runs, by label, into one finding."""
+    """Combine verdicts by label: any False refutes, else any None leaves undecided.
+
+    `told` becomes the finding's numbers, and `more` ends its reason.
+    """
     no = [label for label, verdict in verdicts.items() if verdict is False]
     if no:
         return Found(False, told, f"not so: {', '.join(no)}; {more}")
@@ -132,18 +144,18 @@ def all_so(verdicts: dict[str, bool | None], told: str, more: str) -> Found:
 
 
 def listed(changes: dict[str, Change]) -> str:
-    """`75 % sparse 0.15 (0.07 to 0.27)`, in percent."""
+    """Format changes in percent by label: `75 % sparse 0.15 (0.07 to 0.27), ...`."""
     return ", ".join(f"{label} {spoken(each)}" for label, each in changes.items())
 
 
 def spoken(found: Change) -> str:
-    """Format a change in percent, with its interval and without sign."""
+    """Format a change in percent with its interval, without unit: `0.15 (0.07 to 0.27)`."""
     mean, low, high = (100 * value for value in found)
     return f"{mean:.2g} ({low:.2g} to {high:.2g})"
 
 
 def trained(pair: MethodPair) -> str:
-    """Say what was trained, for how long, and where its baseline ended."""
+    """Name the model, dataset and steps of a pair, and the final value of its baseline."""
     rows = pair.group.rows(pair.baseline)
     row, end = rows.iloc[0], ended(rows, pair.metric).mean()
     long = f", {row.conditions['steps']:g} steps" if row.conditions.get("steps") else ""

@@ -1,6 +1,6 @@
-"""What runs cannot decide, as checks of their rows that say why; "" where nothing is in the way.
+"""Checks that stop runs from deciding a claim they cannot test; used by `claims.base`.
 
-Rows are of `metrics.table`.
+A check reads rows of `metrics.table` and returns the objection as text, or "".
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ import pandas as pd
 
 from harness.reporting.analysis import load, statistics
 
-LEAST_PAIRS = 3  # fewer say nothing of scatter
-FIXED = "fixed"  # the controller of a density that is set
-UNTRAINED = 0.05  # of the first step's loss, which is chance's: less was learnt
+LEAST_PAIRS = 3  # fewer do not show the scatter over seeds
+FIXED = "fixed"  # the controller that keeps the configured density
+UNTRAINED = 0.05  # least decrease of the loss, relative to the first step's (chance level)
 BY_QUALITY = {"final", "best", "time_to_target_s", "convergence_s", "speedup"}  # columns
-AS_ASKED = 1.25  # times the density asked for, which a claim names its method by
-OF_SETTINGS = {"volume_ratio", "density"}  # columns that a fixed density decides
-CERTAIN = {  # conditions
+AS_ASKED = 1.25  # tolerated factor over the requested density, which names the method
+OF_SETTINGS = {"volume_ratio", "density"}  # columns that follow from a fixed density
+CERTAIN = {  # conditions of runs without randomness
     "emulation.compute": "replay",
     "network.noise": 0.0,
     "network.exchange_noise": 0.0,
@@ -24,19 +24,19 @@ CERTAIN = {  # conditions
     "profile._target_": "profiles.static.Static",
 }
 CURVE = ["final", "best", "best_s", "loss_left"]
-WHERE_AND_WHEN = ["overlap", "parallel"]  # two that differ in them may do the same at other times
+WHERE_AND_WHEN = ["overlap", "parallel"]  # these methods may do the same work at other times
 
 
 class Regime(NamedTuple):
-    """Regime of a claim: numbers of the paper's runs that decide what comes out."""
+    """Conditions of the paper's runs that a claim depends on; None means any."""
 
     workers: int | None = None
-    sends: float | None = None  # of each coordinate, at least: steps times density
-    ccr: tuple[float, float] | None = None  # communication over computation without compression
+    sends: float | None = None  # least sends per coordinate: steps times density
+    ccr: tuple[float, float] | None = None  # range of communication over computation, dense
     steps: int | None = None  # at least
 
     def differs(self, rows: pd.DataFrame, dense: pd.DataFrame) -> str:
-        """Say in what `rows` are of another regime; `dense` are those without compression there."""
+        """Return how `rows` differ from this regime, or "". `dense` has the uncompressed runs."""
         said = []
         if self.workers and (rows.workers != self.workers).any():
             said.append(f"{rows.workers.iloc[0]} workers, published with {self.workers}")
@@ -57,15 +57,15 @@ class Regime(NamedTuple):
 
 
 class Controls(NamedTuple):
-    """Controls that runs of one workload must pass before claims on it are decided."""
+    """Negative controls of one workload, required before its runs decide a claim on quality."""
 
     model: str
     dataset: str
-    experiment: str  # has all methods below and the dense one, which has to reach its target
-    losing: dict[str, float]  # method: share of the dense quality that it has to lose, at least
+    experiment: str  # has these methods and dense, which must reach its target
+    losing: dict[str, float]  # method: least share of the dense quality that it must lose
 
     def insensitive(self, table: pd.DataFrame) -> str:
-        """Say which control failed; of rows of one network kind and scale."""
+        """Return which controls fail in `table`, rows of one network and scale; "" if none."""
         rows = table[table.experiment == self.experiment]
         rows = rows[(rows.model == self.model) & (rows.dataset == self.dataset)]
         dense = rows[rows.dense.astype(bool)]
@@ -81,7 +81,7 @@ class Controls(NamedTuple):
 
     @staticmethod
     def _lost(rows: pd.DataFrame, dense: pd.DataFrame) -> float:
-        """Least share of the dense quality lost, at 95 %; a diverged run lost all."""
+        """Return the lower 95 % limit of the dense quality's share lost; divergence loses all."""
         base = dense.set_index(load.PAIR).goal.reindex(pd.MultiIndex.from_frame(rows[load.PAIR]))
         kept = rows.goal.mask(rows.diverged, 0.0).to_numpy() / base.to_numpy()
         found = statistics.interval(pd.Series(1 - kept))
@@ -89,10 +89,7 @@ class Controls(NamedTuple):
 
 
 def insensitive(rows: pd.DataFrame, table: pd.DataFrame, controls: Sequence[Controls]) -> str:
-    """Say of the workloads of `rows` which controls failed in `table`, or that one has none.
-
-    A replay learns nothing, and needs none.
-    """
+    """Return failed or missing controls of the workloads of `rows`, or "". Replays need none."""
     known = {(each.model, each.dataset): each for each in controls}
     said = []
     trained = rows[rows.loss_left.notna()]
@@ -104,12 +101,12 @@ def insensitive(rows: pd.DataFrame, table: pd.DataFrame, controls: Sequence[Cont
 
 
 def exact(rows: pd.DataFrame) -> bool:
-    """Nothing in these runs is random: replays on a static network that has no noise."""
+    """Return True if no run is random: all are replays on a static network without noise."""
     return len(rows) > 0 and all(CERTAIN.items() <= told.items() for told in rows.conditions)
 
 
 def too_few(rows: pd.DataFrame) -> str:
-    """Every method needs `LEAST_PAIRS` pairs of seeds, where these make a difference."""
+    """Object if a method has fewer than `LEAST_PAIRS` pairs of seeds, unless runs are `exact`."""
     if exact(rows):
         return ""
     fewest = int(rows.groupby("method").size().min()) if len(rows) else 0
@@ -119,7 +116,7 @@ def too_few(rows: pd.DataFrame) -> str:
 
 
 def missing(rows: pd.DataFrame, column: str, over: str, under: str) -> str:
-    """A pair without the number of both may be the one that was lost."""
+    """Object if a pair of seeds has no `column` for either method: it may be the lost case."""
     known = rows[rows[column].notna()]
     pairs = [
         set(known[known.method == method][load.PAIR].itertuples(index=False, name=None))
@@ -131,7 +128,7 @@ def missing(rows: pd.DataFrame, column: str, over: str, under: str) -> str:
 
 
 def identical_work(rows: pd.DataFrame, over: str, under: str) -> str:
-    """Two methods with the same bytes and curves, which differ in no time of sending either."""
+    """Object if two methods trained alike: same bytes, curves, overlap and parallelism."""
     columns = ["volume_ratio", *CURVE, *WHERE_AND_WHEN]
     one, other = (
         rows[rows.method == method].set_index(load.PAIR)[columns].sort_index()
@@ -147,7 +144,7 @@ def identical_work(rows: pd.DataFrame, over: str, under: str) -> str:
 
 
 def untrained(rows: pd.DataFrame) -> str:
-    """A baseline that has learnt nothing tells no loss of quality."""
+    """Object if the dense runs barely reduced their loss: no method could lose quality."""
     left = rows[rows.dense.astype(bool)].loss_left.mean()
     if not left > 1 - UNTRAINED:
         return ""
@@ -155,9 +152,9 @@ def untrained(rows: pd.DataFrame) -> str:
 
 
 def sent_more(rows: pd.DataFrame) -> str:
-    """Methods at a fixed density that sent more than that, as thresholds may.
+    """Object if a method at a fixed density sent much more than it, as threshold methods may.
 
-    Less is sent where there is nothing more: zeros never are.
+    A method may send less, because zeros are never sent.
     """
     fixed = rows[rows.controller == FIXED]
     means = fixed.groupby("method")[["density", "asked_density"]].mean()
@@ -169,7 +166,7 @@ def sent_more(rows: pd.DataFrame) -> str:
 
 
 def arithmetic(rows: pd.DataFrame, columns: set[str]) -> str:
-    """Bytes at fixed densities follow from the settings, whatever the runs do."""
+    """Object if a claim reads only bytes at fixed densities: these follow from the settings."""
     fixed = len(rows) and (rows.controller == FIXED).all()
     told = bool(columns) and columns <= OF_SETTINGS
     return "arithmetic: bytes at a fixed density are set, not found" if fixed and told else ""

@@ -1,4 +1,4 @@
-"""One line for each claim: its verdicts over packets and in virtual time beside each other."""
+"""One line for each claim, with its verdicts over packets and in virtual time side by side."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ OVER = {"packets": "over packets", "virtual": "in virtual time", "": "without ru
 
 
 class Line(NamedTuple):
-    """A claim at one scale. The verdict of a network kind is empty if it has no runs for it."""
+    """A claim at one scale. A verdict is "" if the claim has no runs on that kind of network."""
 
     id: str
     text: str
@@ -18,14 +18,14 @@ class Line(NamedTuple):
     virtual: str
     measured: str
     reason: str
-    p_holm: str  # of flipped signs, for all claims of the study together
+    p_holm: str  # from sign flips, adjusted for all claims of the study
     by: str  # paper | ours | as ID, whose decision it repeats
     scale: str
     runs: int
 
 
 def lines(judged: Sequence[Claim]) -> list[Line]:
-    """Return the lines in the order of `judged`: the paper's claims first, then the project's."""
+    """Merge claims that differ in the network alone into lines: the paper's first, then ours."""
     groups: dict[tuple[str, str, str], list[Claim]] = {}
     for claim in judged:
         groups.setdefault((claim.id, claim.text, claim.scale), []).append(claim)
@@ -49,7 +49,7 @@ def _line(claims: list[Claim]) -> Line:
 
 
 def _joined(texts: Iterable[tuple[str, str]]) -> str:
-    """Return `packets: a; virtual: b`, or the text alone if both networks have the same."""
+    """Format (network, text) pairs as `packets: a; virtual: b`, or once if the texts are equal."""
     known = {network: text for network, text in texts if text}
     if len(set(known.values())) < 2:
         return next(iter(known.values()), "")
@@ -57,14 +57,14 @@ def _joined(texts: Iterable[tuple[str, str]]) -> str:
 
 
 class ClaimsSplit(NamedTuple):
-    """Claims that have runs, and the number of the other claims by id."""
+    """Claims that have runs, and by id the number of claims that have none."""
 
     decided: list[Claim]
     without_runs: Counter[str]
 
 
 def split(judged: Sequence[Claim]) -> ClaimsSplit:
-    """Part the claims with runs from the rest; if no claim has runs, count all as decided."""
+    """Separate claims with runs from those without; if none has runs, return all as decided."""
     decided = [claim for claim in judged if claim.runs] or list(judged)
     keys = {(claim.id, claim.text) for claim in decided}
     others = {(claim.id, claim.text) for claim in judged} - keys
@@ -72,7 +72,7 @@ def split(judged: Sequence[Claim]) -> ClaimsSplit:
 
 
 def counted(judged: Sequence[Claim]) -> dict[str, int]:
-    """Count the paper's own claims, each decision once, by verdict and network kind."""
+    """Count the paper's own claims by verdict and network kind, without repeated decisions."""
     found = Counter(
         f"{claim.verdict} {OVER.get(claim.network, claim.network)}"
         for claim in judged

@@ -1,4 +1,4 @@
-"""What a published number is held against: a measure, and the numbers it gives."""
+"""Measures that reproduce published numbers; the measured.py of each study uses them."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ Measure = Callable[[Runs], Number]
 
 
 class MeasuredCell(NamedTuple):
-    """A row of a paper's file, what measures it, and whether that is an absolute number."""
+    """A row of published.csv, the measure that reproduces it, and whether it is absolute."""
 
     row: Any
     measure: Measure
@@ -32,23 +32,23 @@ class MeasuredCell(NamedTuple):
 def measured_cells(
     rows: list[Any], measure: Callable[[Any], Measure | None], absolute: str
 ) -> list[MeasuredCell]:
-    """Cells for those of `rows` that `measure` knows; of the metric `absolute` numbers as such."""
+    """Return cells for the `rows` that `measure` knows; those of metric `absolute` are absolute."""
     found = ((row, measure(row)) for row in rows)
     return [MeasuredCell(row, known, row.metric == absolute) for row, known in found if known]
 
 
 def mean(group: Group, column: str, method: str) -> Number:
-    """Over seeds."""
+    """Return the mean of `column` over the method's seeds, with its 95 % interval."""
     return Number(*statistics.interval(group.rows(method)[column]))
 
 
 def ratio(group: Group, column: str, over: str, under: str) -> Number:
-    """Paired by seed."""
+    """Return `column` of `over` divided by that of `under`, paired by seed."""
     found = group.ratio(column, over, under)
     return Number(found.mean, found.low, found.high, found.bound)
 
 
 def fewer(rows: pd.DataFrame, workers: int) -> list[str]:
-    """Note that runs have another number of workers than the paper."""
+    """Return a note if `rows` have another number of workers than the paper, else []."""
     found = rows.workers.iloc[0]
     return [] if found == workers else [f"{found} workers, published with {workers}"]

@@ -1,8 +1,8 @@
-"""Calibrated input: a number confirms nothing that its constants were read from.
+"""Detects circular claims: a number confirms nothing if constants were calibrated on it.
 
-A published cell is told by columns of published.csv, as many as it takes. A study's fitted.yaml
-says which settings of a run were read from which cells; runs that have these settings decide no
-claim that is on such cells alone.
+A study's fitted.yaml lists which settings of a run were read from which cells of published.csv.
+Runs with these settings cannot decide a claim about such cells alone. A cell is identified by as
+many columns of published.csv as are needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ PublishedCell = Mapping[str, str]  # column: value; `id` is always there
 
 
 class Fitted(NamedTuple):
-    """Settings of a run, and the cells that their values were read from."""
+    """Settings of a run, the published cells that their values were read from, and how."""
 
-    settings: Mapping[str, Any]  # by dotted key; a run that has all of them has the constants
+    settings: Mapping[str, Any]  # by dotted key; a run with all of them uses the constants
     cells: Sequence[PublishedCell]
     how: str
 
@@ -33,13 +33,13 @@ def fitted() -> tuple[Fitted, ...]:
 
 
 def fitted_of(study: Study) -> list[Fitted]:
-    """Return the fitted constants of one study, as its fitted.yaml has them."""
+    """Read a study's fitted.yaml; [] if it has none."""
     file = study.file("fitted.yaml")
     return [Fitted(**each) for each in plain_yaml.from_file(file)] if file else []
 
 
 def inputs(rows: pd.DataFrame, known: Sequence[Fitted]) -> list[PublishedCell]:
-    """Cells that constants of runs were read from; `rows` are of `metrics.table`."""
+    """Return the cells that constants of runs were read from; `rows` are of `metrics.table`."""
     of_runs = [told for told in rows.conditions if isinstance(told, dict)]
     return [
         cell
@@ -50,19 +50,19 @@ def inputs(rows: pd.DataFrame, known: Sequence[Fitted]) -> list[PublishedCell]:
 
 
 def are_of(cells: Sequence[PublishedCell], given: Sequence[PublishedCell]) -> list[bool]:
-    """Tell of each of `cells` whether it is among those that are `given`."""
+    """Return for each of `cells` whether it matches one of the `given` cells."""
     return [any(each.items() <= cell.items() for each in given) for cell in cells]
 
 
 def calibrated(cells: Sequence[PublishedCell], given: Sequence[PublishedCell]) -> str:
-    """Why a claim on `cells` is by construction; "" where one of them is no input."""
+    """Return why a claim on `cells` is by construction; "" unless all of them are inputs."""
     if not cells or not all(are_of(cells, given)):
         return ""
     return f"calibrated input: constants were read from {'; '.join(map(said, cells))}"
 
 
 def partly(cells: Sequence[PublishedCell], given: Sequence[PublishedCell]) -> str:
-    """Tell which of a claim's cells are inputs, where some are; "" without any."""
+    """Return a remark that names the cells that are inputs; "" if none is."""
     found = [
         said(cell) for cell, is_input in zip(cells, are_of(cells, given), strict=True) if is_input
     ]
@@ -70,7 +70,7 @@ def partly(cells: Sequence[PublishedCell], given: Sequence[PublishedCell]) -> st
 
 
 def said(cell: PublishedCell) -> str:
-    """`table1 VGG-19 time`, the metric last."""
+    """Format a cell as its values, the metric last: `table1 VGG-19 time`."""
     return " ".join(
         [*(value for key, value in cell.items() if key != METRIC), cell.get(METRIC, "")]
     )

@@ -1,9 +1,9 @@
-"""The papers' numbers beside measured ones: a row for each published number that runs reproduce.
+"""Published numbers beside measured ones: a row for each number that runs reproduce.
 
-A study's published.csv has the numbers, and its measured.py which runs say the same. Ratios,
-densities and shares of one run over another are comparable at every scale, with the paper's number
-of workers in mind; samples/s, seconds and accuracies only at scale=paper, as at scale=laptop a
-small net trains on other data in the model's place. `comparable` says which.
+A study's published.csv has the numbers, and its measured.py the measures. Ratios, densities and
+shares of one run relative to another are comparable at every scale if the number of workers is the
+paper's. Samples/s, seconds and accuracies are comparable only at scale=paper, because at
+scale=laptop a small model on other data stands for the paper's.
 """
 
 from pathlib import Path
@@ -16,11 +16,11 @@ from harness.reporting.claims.base import NotDecidable, Runs
 from harness.reporting.claims.numbers import MeasuredCell
 from harness.studies import studies
 
-WORDS = {"two": 2.0}  # that stand for a number
+WORDS = {"two": 2.0}  # published values that are written out
 
 
 class Side(NamedTuple):
-    """A published number and what was measured of the same; a row of `side_by_side`."""
+    """A published number and our measurement of it; a row of `side_by_side`."""
 
     paper: str
     id: str
@@ -28,23 +28,24 @@ class Side(NamedTuple):
     network: str  # of the paper
     method: str
     metric: str
-    published: float  # nan where the paper has none: not reached
+    published: float  # nan if the paper did not reach it
     measured: float  # mean over seeds
     low: float  # its 95 % interval; nan below two seeds
     high: float
     unit: str
     bound: str  # low | high | unknown: a time was censored, see `ratios.Ratio`
     comparable: bool
-    note: str  # why not comparable, or what differs
+    note: str  # why it is not comparable, or what differs
     kind: str  # packets | virtual: of the runs
     scale: str
     runs: tuple[str, ...]
 
 
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `Side`, by `table` of `metrics.table`; what no run says is left out.
+    """Return a table of `Side` rows for the runs in `table`, of `metrics.table`.
 
-    Packets and virtual time have rows of their own, likewise each scale.
+    Packets and virtual time have separate rows, and so has each scale. Numbers that no run measures
+    are left out.
     """
     cells = [
         (cell, measured)
@@ -99,6 +100,6 @@ def _side(
 
 
 def _differs(rows: pd.DataFrame, comparable: bool) -> list[str]:
-    """Differences from the paper that make a number incomparable."""
+    """Return why a number is not comparable with the paper's, else []."""
     row = rows.iloc[0]
     return [] if comparable else [f"absolute, of {row.model} on {row.dataset}"]

@@ -1,7 +1,7 @@
-"""What papers claim again and again, as functions of `Runs`; the margins are here.
+"""Rules that several papers claim, each built by a function here, with their margins.
 
-"The best" of several methods is the one with the largest mean; what is said of it is decided by
-ratios paired by seeds: a direction first, then how far.
+A `Rule` decides a claim from `Runs`, and raises NoSuchRuns if they lack a method. "The best" of
+several methods has the largest mean; ratios paired by seed then decide the comparison.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ from harness.reporting.claims.base import (
 )
 from harness.reporting.claims.base import above as is_above
 
-FACTOR = 1.5  # a published factor is met by one not so many times larger or smaller
-ABOUT_EQUAL = 1.2  # times, either way
-FAR = 0.1  # of accuracy, below no compression
-NEAR = 0.02  # of accuracy, at most so much below
+FACTOR = 1.5  # a published factor is met within this factor, either way
+ABOUT_EQUAL = 1.2  # methods within this factor are equal
+FAR = 0.1  # difference of accuracy from that without compression
+NEAR = 0.02  # largest difference of accuracy that counts as near
 BROKEN = 0.5  # of the accuracy without compression, or less
 
 Rule = Callable[[Runs], Found]
@@ -36,9 +36,10 @@ Methods = tuple[str, ...]
 
 
 def factor(experiment: str, methods: Methods, under: str | Methods, published: float) -> Rule:
-    """The best of `methods` has `published` times the speed-up of `under`; of several, the least's.
+    """Return a rule: the best of `methods` has `published` times the speed-up of `under`.
 
-    A published "up to" is held against the best method and the least rival.
+    If `under` names several methods, the slowest is the rival: a published "up to" compares the
+    best with the slowest.
     """
 
     def decide(runs: Runs) -> Found:
@@ -58,18 +59,21 @@ def factor(experiment: str, methods: Methods, under: str | Methods, published: f
 
 
 def is_about(value: float, published: float) -> bool:
-    """True if `value` is within FACTOR of the published factor."""
+    """Return True if `value` is within FACTOR of the published factor."""
     return published / FACTOR <= value <= published * FACTOR
 
 
 def meets(found: Ratio, published: float) -> bool | None:
-    """True if a ratio is on the published side of 1 and within FACTOR of the published one."""
+    """Return True if a ratio is within FACTOR of `published` and on the same side of 1.
+
+    Return False if the whole interval lies outside, None if undecided.
+    """
     low, high = published / FACTOR, published * FACTOR
     return within(found, max(1.0, low), high) if published > 1 else within(found, low, min(1, high))
 
 
 def about_equal(experiment: str, column: str, methods: Methods, others: Methods) -> Rule:
-    """The best of each differ little."""
+    """Return a rule: the best of `methods` is within ABOUT_EQUAL times the best of `others`."""
 
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment)
@@ -83,7 +87,7 @@ def about_equal(experiment: str, column: str, methods: Methods, others: Methods)
 
 
 def highest(experiment: str, column: str, method: str, others: Methods) -> Rule:
-    """`method` has more of `column` than each of `others`, pair by pair."""
+    """Return a rule: `method` has a larger `column` than each of `others`, paired by seed."""
 
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment)
@@ -97,7 +101,7 @@ def highest(experiment: str, column: str, method: str, others: Methods) -> Rule:
 
 
 def above(experiment: str, column: str, methods: Methods, least: float) -> Rule:
-    """`column` of each of `methods` is more than `least`."""
+    """Return a rule: `column` of each of `methods` is more than `least`."""
 
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment)
@@ -110,7 +114,7 @@ def above(experiment: str, column: str, methods: Methods, least: float) -> Rule:
 
 
 def loses(experiment: str, method: str) -> Rule:
-    """`method` ends far below the accuracy without compression."""
+    """Return a rule: `method` ends more than FAR below the accuracy without compression."""
 
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment)
@@ -123,7 +127,7 @@ def loses(experiment: str, method: str) -> Rule:
 
 
 def breaks(experiment: str, method: str) -> Rule:
-    """`method` does not train."""
+    """Return a rule: `method` ends below BROKEN times the accuracy without compression."""
 
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment)
@@ -135,7 +139,7 @@ def breaks(experiment: str, method: str) -> Rule:
 
 
 def ordered(experiment: str, methods: Methods | Callable[[Group], Methods]) -> Rule:
-    """Rule that the first of `methods` has the lowest mean density and the second the highest."""
+    """Return a rule: the first of `methods` has the lowest mean density, the second the highest."""
 
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment)
@@ -153,40 +157,46 @@ def ordered(experiment: str, methods: Methods | Callable[[Group], Methods]) -> R
 
 
 def accuracies(group: Group, *methods: str) -> dict[str, float]:
-    """Mean final accuracy by method; a diverged run has none."""
+    """Return the mean final accuracy by method; a diverged run counts as 0."""
     return {method: float(accuracy_by_pair(group, method).mean()) for method in methods}
 
 
 def accuracy_by_pair(group: Group, method: str) -> pd.Series:
-    """Final accuracy of a method by pair of seeds; a diverged run has none."""
+    """Return a method's final accuracy by pair of seeds; a diverged run counts as 0."""
     group.seen.columns.add("final")
     rows = group.rows(method).set_index(load.PAIR)
     return rows.final.mask(rows.diverged, 0.0)
 
 
 def quality_by_pair(group: Group, method: str) -> pd.Series:
-    """Final quality by pair of seeds, the inverse of a perplexity; a diverged run has none."""
+    """Return a method's final quality by pair of seeds; a diverged run counts as 0.
+
+    Quality is the inverse of a metric where lower is better, such as perplexity.
+    """
     group.seen.columns.add("final")
     rows = group.rows(method).set_index(load.PAIR)
     return rows.goal.mask(rows.diverged, 0.0)
 
 
 def quality_named(group: Group, *methods: str) -> str:
-    """Say the mean final quality of methods, and what it is."""
+    """Format the mean final quality of `methods` after the metric's name."""
     metric = group.rows(*methods).metric.iloc[0]
     name = f"inverse {metric}" if lower_is_better(metric) else metric
     return f"{name}: {listed({m: float(quality_by_pair(group, m).mean()) for m in methods})}"
 
 
 def quality_lost(group: Group, method: str, rival: str) -> Ratio:
-    """Quality below `rival`'s, pair by pair: of an accuracy, or a share of what is inverse."""
+    """Return how far `method` ends below `rival`, pair by pair, as a `Ratio`.
+
+    It is a difference of accuracy, or a relative loss where the metric is better if lower.
+    """
     one, other = (quality_by_pair(group, each) for each in (rival, method))
     inverse = lower_is_better(group.rows(rival).metric.iloc[0])
     return group.spread(1 - other / one if inverse else one - other)
 
 
 def share_of_accuracy(group: Group, method: str) -> Ratio:
-    """Final accuracy over that without compression, pair by pair."""
+    """Return the final accuracy divided by that without compression, paired by seed."""
     rows = group.rows(method, group.dense)
     group.seen.columns.add("final")
     whole = rows.assign(final=rows.final.mask(rows.diverged, 0.0))
@@ -194,9 +204,9 @@ def share_of_accuracy(group: Group, method: str) -> Ratio:
 
 
 def limits(group: Group, method: str, rival: str | None = None) -> str:
-    """Say how much links and sizes allow over a rival, whose computation no method can save.
+    """Explain how much `method` could gain over `rival` (default: the dense method).
 
-    It is the dense method, unless another is named.
+    No method can save more than the communication: the rival's step over its computation.
     """
     rival = rival or group.dense
     rows = group.rows(rival)
@@ -209,7 +219,7 @@ def limits(group: Group, method: str, rival: str | None = None) -> str:
 
 
 def sends(group: Group, method: str) -> str:
-    """Say a method's density, its share of a dense ring's bytes, and its throughput."""
+    """Format a method's density, its share of a dense ring's bytes, and its throughput."""
     row = group.rows(method)[["density", "volume_ratio", "normalised_throughput", "workers"]].mean()
     return (
         f"sends {row.volume_ratio:.3g} of {group.dense}'s bytes at density {row.density:.3g} on "
@@ -218,12 +228,12 @@ def sends(group: Group, method: str) -> str:
 
 
 def sends_both(group: Group, one: str, other: str) -> str:
-    """Say what each of two methods sends."""
+    """Format density, bytes and throughput of two methods."""
     return "; ".join(f"{method} {sends(group, method)}" for method in (one, other))
 
 
 def easy(group: Group) -> str:
-    """Name the model and data that lose less quality than the paper's."""
+    """Explain that this model and data lose less quality than the paper's."""
     row = group.rows(group.dense).iloc[0]
     return f"{row.model} on {row.dataset} loses less than the paper's model on its data"
 
