@@ -1,1 +1,1 @@
-"""A gradient exchange: buckets of DDP, the lanes they take through a rank, the other workers."""
+"""Gradient exchange of one rank: collectives, compression lanes, error feedback and statistics."""

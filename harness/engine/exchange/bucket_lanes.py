@@ -1,14 +1,14 @@
-"""The exchange of one rank's gradients, on lanes of its own beside backward.
+"""Gradient exchange of one rank in threads of its own, beside backward.
 
 The training thread calls `begin` before forward, `begin_backward` after it, and `submit` for each
 bucket that backward completes (DDP calls `hook`). It gets a future of the mean. Two other threads
 do the rest:
 
-- The lane thread compresses. Each bucket runs in a greenlet, as plain blocking code, and leaves the
-  thread once, at its first collective. Meanwhile the thread starts further buckets.
-- The wire thread performs the collectives, one after another, while backward goes on.
+- The lane thread compresses. Each bucket runs as plain blocking code in a greenlet. It pauses once,
+  at its first collective, and the thread then starts further buckets.
+- The wire thread performs the collectives one after another.
 
-No rank waits for a collective that another rank has put off, because
+All ranks perform their collectives in the same order, so no two ranks can deadlock:
 
 1. `in_turn` orders starts and resumptions by the number of buckets alone, not by time,
 2. so the lane threads of all ranks post the same collectives in the same order,
@@ -45,18 +45,18 @@ Charge = Callable[[BucketBuffers, float, int], float]
 
 
 class ExchangeError(RuntimeError):
-    """The exchange failed; its cause is the error of one of its threads."""
+    """The exchange failed. `__cause__` is the error of one of its threads."""
 
 
 class Turn(NamedTuple):
-    """The next piece of work: start a bucket, or resume it after its first collective."""
+    """One action of the lane thread: start a bucket, or resume it after its first collective."""
 
     starts: bool
     bucket: Any
 
 
 def in_turn(buckets: Iterable[Any], ahead: int) -> Iterator[Turn]:
-    """Start `buckets` as they come, and resume each once `ahead` more have been started."""
+    """Yield a start for each of `buckets`, and its resumption after `ahead` more have started."""
     started: deque[Any] = deque()
     for bucket in buckets:
         yield Turn(True, bucket)
@@ -68,7 +68,7 @@ def in_turn(buckets: Iterable[Any], ahead: int) -> Iterator[Turn]:
 
 
 class ExchangeStart(NamedTuple):
-    """Task of the lane thread: begin an exchange, and choose its density."""
+    """Task for the lane thread: begin an exchange and choose its density."""
 
     step: int
     seen: Observation | None  # the exchange before
@@ -77,7 +77,7 @@ class ExchangeStart(NamedTuple):
 
 
 class BucketJob(NamedTuple):
-    """Task of the lane thread: reduce one bucket."""
+    """Task for the lane thread: reduce one bucket."""
 
     number: int  # in its exchange
     laid: BucketBuffers
@@ -90,22 +90,21 @@ class BucketJob(NamedTuple):
 
 @dataclass
 class Exchange:
-    """Owns the lanes of one rank, on which `reduction` reduces every bucket.
+    """Gradient exchange of one rank. Owns the two threads in which `reduction` runs.
 
-    `shares` gives each parameter's share of backward. The release given to `begin` maps the share
-    of backward done so far to the clock time at which an idle emulated device would have done it.
-    With `after_backward` no bucket is started before the last is ready. `step` is the number of
-    the exchange in progress, or of the next one. After a failure, `error`, every bucket fails.
+    `shares` gives each parameter's share of backward. `after_backward` delays all buckets until the
+    last is ready. `step` is the number of the current exchange, or of the next one. After a
+    failure, `error` is set and every bucket fails.
     """
 
     reduction: Reduction
-    workers: Workers  # of the reduction; their bytes and times are counted
+    workers: Workers  # of the reduction; source of bytes and times
     clock: Clock
     names: dict[int, str]  # id of parameter -> name
     shares: Mapping[str, float] = field(default_factory=dict)
     after_backward: bool = False
     lanes: Lanes = Lanes(on_device=False)
-    charge: Charge | None = None  # None if compression takes as long as it takes here
+    charge: Charge | None = None  # None if compression is timed on this machine
     error: BaseException | None = field(default=None, init=False)
     step: int = field(default=0, init=False)
 
@@ -128,7 +127,11 @@ class Exchange:
     # Called by the training thread.
 
     def begin(self, release: Release | None) -> None:
-        """Begin an exchange; called before forward, which hides how long the choice takes."""
+        """Begin an exchange. Call it before forward, which then hides the choice of the density.
+
+        `release` maps the share of backward done to the clock time at which the emulated device
+        would be there. None means no pacing. Raise ExchangeError if an earlier exchange failed.
+        """
         self._raise_if_failed()
         now = self.clock.now()
         backward_begin = release(0.0) if release else now
@@ -137,12 +140,12 @@ class Exchange:
         self._tasks.put(ExchangeStart(self.step, self._seen, self._durations_s, self._stats))
 
     def begin_backward(self) -> None:
-        """Note that forward has ended; without this call or pacing it takes no time."""
+        """Record the end of forward. Without this call or pacing, forward counts as 0 s."""
         if self._stats.release is None:
             self._stats.backward_begin = self.clock.now()
 
     def hook(self, state: object, bucket: torch.distributed.GradBucket) -> Future[Tensor]:
-        """DDP communication hook."""
+        """Submit a bucket of DDP (its communication hook). Return a future of the mean gradient."""
         names, parameters = [], []
         for parameter in bucket.parameters():
             names.append(self.names[id(parameter)])
@@ -153,10 +156,10 @@ class Exchange:
     def submit(
         self, laid: BucketBuffers, last: bool = False, pattern: Tensor | None = None
     ) -> Future:
-        """Queue one bucket; the future's value is its buffer, holding the mean gradient.
+        """Queue one bucket. Return a future whose value is its buffer with the mean gradient.
 
-        `last` says that backward has ended: the last bucket is done after all others. `pattern`,
-        [n], is the gradient if the buffer does not hold it yet.
+        `last` means that backward has ended. The last bucket completes after all others. `pattern`,
+        [n], is copied into the buffer first, if given.
         """
         buffer, stats, now = laid.buffer, self._stats, self.clock.now()
         if pattern is not None:
@@ -177,25 +180,25 @@ class Exchange:
         return future
 
     def finish(self) -> Exchanged:
-        """Sum up this exchange; called when all its futures are done."""
+        """Return the statistics of the finished exchange. Raise ExchangeError if one failed."""
         self._raise_if_failed()
         durations_s = self._stats.clocks.durations_s
         self._durations_s = [took_s / self.clock.dilation for took_s in durations_s]
         return self._stats.total(self.reduction.outcome())
 
     def observe(self, seen: Observation) -> None:
-        """Keep the observation that the controller gets when it chooses the next density."""
+        """Keep `seen` for the controller's next choice, and advance `step`."""
         self._seen = seen
         self.step = seen.step + 1
 
     def agree(self, value: float, how: str) -> float:
-        """Return the `min` or `mean` over workers, all of which ask between two exchanges."""
+        """Return the `min` or `mean` of `value` over workers, which all call it together."""
         self._raise_if_failed()
         agreed = self._wire.post(partial(self.workers.agree, value, how), self.clock.now())
         return float(agreed.result().value)
 
     def close(self) -> None:
-        """End the threads; raise ExchangeError if one hangs in a collective."""
+        """End the threads. Raise ExchangeError if one hangs in a collective."""
         self._tasks.put(None)
         self._thread.join(JOIN_S)
         if self._thread.is_alive():
@@ -214,8 +217,8 @@ class Exchange:
                 while (start := self._tasks.get()) is not None:
                     assert isinstance(start, ExchangeStart), "a bucket comes before its exchange"
                     self._reduce_buckets(start)
-                    del start  # else it keeps the last exchange alive while waiting for the next
-        except BaseException as error:  # of any kind: backward must not wait for ever
+                    del start  # else the last exchange stays alive during the wait for the next
+        except BaseException as error:  # any kind, because backward must not wait for ever
             self.error = error
             for lane in self._paused:
                 with suppress(BaseException):
@@ -228,7 +231,7 @@ class Exchange:
         self._wire.close()
 
     def _reduce_buckets(self, start: ExchangeStart) -> None:
-        """Choose the density of an exchange, then take its buckets in turn."""
+        """Choose the density of an exchange, then reduce its buckets and complete their futures."""
         stats = start.stats
         choose = partial(self.reduction.open, start.seen, start.durations_s)
         stats.opened(self._wire.post(choose, stats.clocks.begin_s).result().spans)
@@ -242,7 +245,7 @@ class Exchange:
             if not lane.fiber.dead:
                 lane.fiber.switch()
             self._memory.append(lane.memory)
-            if job.last:  # backward waits for it, so backward ends on time
+            if job.last:  # backward waits for this future, so it ends on time
                 self.clock.sleep_until(stats.clocks.end_s)
             self._unsettled.popleft()
             job.future.set_result(job.laid.buffer)  # on our stream, which the future remembers
@@ -263,25 +266,25 @@ class Exchange:
 
 
 class BucketLane:
-    """One bucket on its way, and the other workers as its compressor sees them.
+    """One bucket in progress, with the collectives that its compressor calls.
 
-    `fiber` runs the reduction. It pauses once, at the first collective, and waits for every later
-    one. Its thread-local memory, `memory`, is its own: other buckets start while the payload of
-    this one is still on the wire.
+    `fiber` is the greenlet that runs the reduction. It pauses once, at the first collective, and
+    blocks at later ones. It has its own contextvars, `memory`, because other buckets compress while
+    this one's payload is on the wire.
     """
 
     def __init__(self, exchange: Exchange, start: ExchangeStart, job: BucketJob) -> None:
         self.rank, self.world_size = exchange.workers.rank, exchange.workers.world_size
         self._exchange, self._start, self._job = exchange, start, job
         self._charged_s: deque[float] | None = None  # before the first collective, the second...
-        self._since = 0.0  # when compression began or went on
+        self._since = 0.0  # when compression began or resumed
         self._has_paused = False
         self.memory = exchange._memory.popleft() if exchange._memory else Context()
         self.fiber = greenlet(self._reduce)
         self.fiber.gr_context = self.memory
 
     def begin(self) -> None:
-        """Run up to the first collective, or to the end."""
+        """Run the bucket until its first collective, or to the end if it has none."""
         exchange, stats, job = self._exchange, self._start.stats, self._job
         stats.clocks.wait_until(max(stats.clocks.device_s, stats.opened_s))
         if exchange.charge is None:  # compression takes real time, so it may not begin early
@@ -295,7 +298,7 @@ class BucketLane:
         self.fiber.switch()
 
     def _reduce(self) -> None:
-        torch.set_grad_enabled(True)  # another fiber of the thread may have paused without
+        torch.set_grad_enabled(True)  # another fiber may have paused with it off
         self._since = self._exchange.clock.now()
         reduction, job = self._exchange.reduction, self._job
         reduction.reduce_bucket(self._start.step, job.number, job.laid, self)
@@ -327,7 +330,7 @@ class BucketLane:
         return value
 
     def _compressed(self, charged_s: float | None) -> None:
-        """Account for compression since `_since`, or `charged_s` of the emulated device."""
+        """Record compression since `_since`, or `charged_s` of the emulated device unless None."""
         exchange = self._exchange
         if exchange._stream is not None:
             exchange._stream.synchronize()
@@ -336,14 +339,14 @@ class BucketLane:
 
 
 class Performed(NamedTuple):
-    """Result of posted collectives, and when each was on the wire, on the clock."""
+    """Result of posted collectives, with their wire times on the clock."""
 
     value: Any
     spans: list[Interval]
 
 
 class PostedCollectives(NamedTuple):
-    """Task of the wire thread."""
+    """Task for the wire thread."""
 
     collectives: Callable[[], Any]
     due: float  # clock time before which they may not begin
@@ -352,7 +355,7 @@ class PostedCollectives(NamedTuple):
 
 
 class CollectiveThread:
-    """The wire of a rank: the only thread that uses `workers`. After a failure it stays idle."""
+    """The wire thread of a rank, the only user of `workers`. After a failure every task fails."""
 
     def __init__(self, workers: Workers, clock: Clock) -> None:
         self.workers, self._clock = workers, clock
@@ -363,16 +366,17 @@ class CollectiveThread:
     def post(
         self, collectives: Callable[[], Any], due: float, of_bucket: bool = False
     ) -> futures.Future[Performed]:
-        """Queue collectives, to be performed after all posted before, and not before `due`.
+        """Queue collectives behind all earlier ones, to begin at clock time `due` or later.
 
-        `of_bucket` says that gradients wait for them. The future raises what they raise.
+        `of_bucket` means that a bucket waits for them. Return a future that also passes on
+        exceptions.
         """
         pending: futures.Future[Performed] = futures.Future()
         self._posted.put(PostedCollectives(collectives, due, of_bucket, pending))
         return pending
 
     def close(self) -> None:
-        """End once all posted collectives have been performed."""
+        """End the thread after all posted collectives, and wait for it."""
         self._posted.put(None)
         self._thread.join()
 
@@ -386,10 +390,10 @@ class CollectiveThread:
                     if failure is not None:
                         raise failure
                     posted.pending.set_result(self._perform(posted, stream))
-                except BaseException as error:  # of any kind: a reduction waits for the result
+                except BaseException as error:  # any kind, because a reduction waits for the result
                     failure = error
                     posted.pending.set_exception(error)
-                del posted  # else it keeps tensors alive while waiting for the next
+                del posted  # else its tensors stay alive during the wait for the next
 
     def _perform(self, posted: PostedCollectives, stream: Any) -> Performed:
         workers, clock = self.workers, self._clock
@@ -409,22 +413,22 @@ class CollectiveThread:
 
 
 def future_of(tensor: Tensor) -> Future:
-    """Future whose value will be on the device of `tensor`."""
+    """Return a new future whose value will be on the device of `tensor`."""
     return Future(devices=[tensor.device]) if tensor.is_cuda else Future()
 
 
 def stream_of(device: torch.device) -> Any:
-    """Make a CUDA stream for one lane; None on the CPU."""
+    """Return a new CUDA stream for a thread, or None on the CPU."""
     return torch.cuda.Stream(device) if device.type == "cuda" else None
 
 
 def entered(stream: Any) -> AbstractContextManager[Any]:
-    """Context in which this thread launches its kernels on `stream`, on that stream's device."""
+    """Context manager in which this thread launches kernels on `stream`. None means the CPU."""
     return nullcontext() if stream is None else torch.cuda.stream(stream)
 
 
 def _record(value: Any, stream: Any) -> None:
-    """Tell the allocator that `stream` will read the tensors of `value`, made on another stream."""
+    """Tell the allocator that `stream` will read the tensors in `value`, made on another stream."""
     if isinstance(value, Tensor):
         value.record_stream(stream)
     elif isinstance(value, Iterable):

@@ -1,8 +1,8 @@
-"""Collectives as an algorithm sees them: tensors packed, bytes counted, over any backend.
+"""Collectives over any backend: they pack tensors into one message and count bytes.
 
-Sizes are per rank and direction: a ring all-reduce of b bytes sends 2(P-1)/P b; an all-gather sends
-what the next rank does not own and receives what is not its own; an all-to-all sends and receives
-what has another rank at its other end.
+Byte counts are per rank and direction. A ring all-reduce of b bytes sends 2(P-1)/P b. An all-gather
+sends every piece except the next rank's and receives every piece except its own. An all-to-all
+counts every piece except the one that a rank sends to itself.
 """
 
 import time
@@ -19,9 +19,9 @@ from harness.engine.exchange.processor_waits import ProcessorWaits
 
 
 class Collectives(ABC):
-    """One rank's view of the others. Used by one thread at a time.
+    """One rank's interface to all workers. Only one thread at a time may use it.
 
-    `sent_bytes` and `received_bytes` only grow; callers take differences.
+    `sent_bytes` and `received_bytes` only grow. Callers take differences.
     """
 
     rank: int
@@ -29,27 +29,28 @@ class Collectives(ABC):
     device: torch.device
     sent_bytes: int = 0
     received_bytes: int = 0
-    processor_waits: ProcessorWaits | None = None  # of the threads that communicate, if counted
+    processor_waits: ProcessorWaits | None = None  # waits of the communicating threads, if counted
 
     @abstractmethod
     def _all_reduce(self, tensor: Tensor, op: str) -> None:
-        """Replace `tensor` by the `sum` or `min` over workers."""
+        """Replace `tensor` by the elementwise `op` over workers, "sum" or "min"."""
 
     @abstractmethod
     def _all_gather_v(self, mine: Tensor, sizes: list[int]) -> list[Tensor]:
-        """Every worker's piece, uint8 of `sizes` bytes, by rank; callers only read them."""
+        """Return every worker's `mine`, uint8 of `sizes` bytes, ordered by rank and read only."""
 
     @abstractmethod
     def _all_to_all(self, mine: Tensor, outgoing: list[int], incoming: list[int]) -> Tensor:
-        """Send `outgoing[p]` elements of `mine` to every worker p, in order.
+        """Send `outgoing[p]` elements of `mine` to each worker p, in order of rank.
 
-        Return the elements that arrived, `incoming[p]` from worker p.
+        Return the received elements as one tensor, with `incoming[p]` elements from worker p.
         """
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
-        """Return the mean (multiplied by 1/P first, as DDP does) or sum, in the tensor's memory.
+        """Return the mean or sum of `tensor` over workers, in the memory of `tensor`.
 
-        The backend adds in the tensor's type, in the order of its ring: P - 1 roundings.
+        A mean multiplies by 1/P before the sum, as DDP does. The backend adds in the tensor's type
+        and in ring order, which rounds P - 1 times.
         """
         if op == "mean":
             tensor.mul_(1 / self.world_size)
@@ -58,24 +59,24 @@ class Collectives(ABC):
         return tensor
 
     def agree(self, value: float, how: str) -> float:
-        """Return the `min` or `mean` of all workers' values, as `how` says."""
+        """Return the minimum or mean of all workers' values. `how` is "min" or "mean"."""
         if how == "min":
             return self.all_reduce_min([value])[0]
         shared = torch.tensor([value], dtype=torch.float64, device=self.device)
         return self.all_reduce(shared, op="sum").item() / self.world_size
 
     def all_reduce_min(self, values: list[float]) -> list[float]:
-        """Return the elementwise minimum over workers, all of which bring as many `values`."""
+        """Return the elementwise minimum over workers, which must pass equally many values."""
         shared = torch.tensor(values, dtype=torch.float64, device=self.device)
         self._all_reduce(shared, "min")
         self._count_ring(shared.nbytes)
         return shared.tolist()
 
     def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[tuple[Tensor, ...]]:
-        """Return every worker's tensors (1-D, any types), by rank; any length may differ.
+        """Return every worker's tensors, ordered by rank. They are 1-D, of any types and lengths.
 
-        The tensors of one worker travel as one piece. Costs one small all-reduce for the lengths,
-        unless `equal` promises that all workers bring the lengths that this one brings.
+        The tensors of one worker travel as one message. A small all-reduce first exchanges the
+        lengths, unless `equal` promises that all workers pass the same lengths.
         """
         own = [tensor.numel() for tensor in tensors]
         mine = torch.cat([tensor.view(torch.uint8) for tensor in tensors])
@@ -87,10 +88,10 @@ class Collectives(ABC):
         return [_unpack(*pair, tensors) for pair in zip(pieces, lengths, strict=True)]
 
     def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
-        """Exchange tensors with every worker; return, by rank, those sent to this one.
+        """Exchange tensors with every worker. Return the received tensors, ordered by sender.
 
-        Each argument has one tensor (1-D, one type) for every worker. Costs one small all-to-all
-        for the lengths, unless `equal` promises that all workers send the lengths this one sends.
+        Each argument lists one 1-D tensor for every worker, all of one type. A small all-to-all
+        first exchanges the lengths, unless `equal` promises that all workers send the same lengths.
         """
         like = tuple(column[self.rank] for column in pieces)
         leaving = [[column[peer].numel() for column in pieces] for peer in range(self.world_size)]
@@ -109,7 +110,7 @@ class Collectives(ABC):
     def _gather(
         self, mine: Tensor, own: list[int], equal: bool, like: tuple[Tensor, ...]
     ) -> tuple[list[list[int]], list[Tensor]]:
-        """Return every worker's lengths and piece; `mine` has this worker's `own` lengths."""
+        """Return every worker's tensor lengths and bytes. `mine` has tensors of `own` lengths."""
         lengths = [own] * self.world_size
         if not equal:
             rows = torch.zeros(self.world_size, len(own), dtype=torch.int64, device=self.device)
@@ -136,13 +137,13 @@ class Collectives(ABC):
 
 @dataclass
 class Workers(Collectives):
-    """One rank's view of a process group, over packets; every collective is timed.
+    """One rank's collectives over a real process group. Every collective is timed.
 
-    Tensors are on `device`. If the group's backend cannot send from there, they travel by way of
-    the host's memory, and that copy does not count as time on the wire.
+    Tensors are on `device`. If the backend cannot send from there, they are copied to host memory,
+    and the copy does not count as time on the wire.
 
-    `intervals` has the begin and end of collectives, by time.monotonic(); its reader clears it.
-    `counted` has begin, end, sent and received bytes of every collective; its reader replaces it.
+    `intervals` lists begin and end of each collective by time.monotonic(). Its reader clears the
+    list. `counted` lists begin, end, sent and received bytes. Its reader replaces the list.
     """
 
     group: ProcessGroup
@@ -172,7 +173,10 @@ class Workers(Collectives):
         return theirs.to(self.device)
 
     def _timed(self, collective: Callable[..., Any], *arguments: Any) -> Any:
-        """Perform a collective of the group and note its time; a GPU does nothing else then."""
+        """Run `collective` on the group and record its interval. Return its result.
+
+        The GPU's stream is synchronised before and after.
+        """
         stream = torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
         if stream is not None:
             stream.synchronize()
@@ -189,7 +193,7 @@ class Workers(Collectives):
 
 
 def _nbytes(lengths: list[int], like: tuple[Tensor, ...]) -> int:
-    """Bytes of tensors of these `lengths` and the types of `like`."""
+    """Return the bytes of tensors with these `lengths` and the types of `like`."""
     return sum(length * tensor.element_size() for length, tensor in zip(lengths, like, strict=True))
 
 

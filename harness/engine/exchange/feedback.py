@@ -1,4 +1,4 @@
-"""Error feedback: what a worker did not send is added to its next gradient (Karimireddy, 2019)."""
+"""Error feedback: add the unsent part of a gradient to the next one (Karimireddy et al., 2019)."""
 
 from typing import Protocol
 
@@ -7,22 +7,23 @@ from torch import Tensor
 
 
 class Feedback(Protocol):
-    """Policy for the part of a gradient that compression left out."""
+    """Policy for the part of a gradient that compression did not send."""
 
     def recall(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> Tensor | None:
-        """The residual e, [n], of the bucket of parameters `names` of `sizes` elements.
+        """Return the residual e, [n], of the bucket with parameters `names` of `sizes` elements.
 
-        Called once an exchange; `grad` is then added to it, in place. None: there is none.
+        Return None without error feedback. Called once per exchange. The caller then adds `grad` to
+        the residual in place.
         """
         ...
 
     def keep(self, names: tuple[str, ...], unsent: Tensor | None) -> None:
-        """Remember what was left out of g + e; None: nothing."""
+        """Store `unsent`, the part of g + e that was not sent. None means that all was sent."""
         ...
 
 
 class NoFeedback:
-    """No error feedback: the gradient is compressed as it is, the rest is lost."""
+    """No error feedback: unsent parts are dropped."""
 
     def recall(self, names: tuple[str, ...], sizes: list[int], grad: Tensor) -> None:
         return None
@@ -32,14 +33,14 @@ class NoFeedback:
 
 
 class Residual:
-    """e <- (g + decay e) - sent, in float32, per parameter.
+    """Error feedback e <- (g + decay e) - sent, in float32, per parameter.
 
-    Held as one flat tensor per bucket. DDP changes its buckets after the first iteration, their
-    count, members and the order inside; residuals are then carried over by parameter name.
+    Residuals are held as one flat tensor per bucket. DDP rebuilds its buckets after the first
+    iteration in number, members and order, so residuals are carried over by parameter name.
     """
 
     def __init__(self, decay: float = 1.0) -> None:
-        """`decay` in [0, 1]; 1 is plain error feedback, below it what has waited long fades."""
+        """Start empty. `decay` is in [0, 1]: 1 is plain error feedback, less fades old parts."""
         if not 0 <= decay <= 1:
             raise ValueError(f"residual_decay must be in [0, 1], got {decay}")
         self._decay = decay
@@ -60,7 +61,7 @@ class Residual:
             residual.copy_(unsent)
 
     def by_parameter(self) -> dict[str, Tensor]:
-        """Every parameter's residual, [its elements]; views of what is held."""
+        """Return every parameter's residual, 1-D, as a view of the stored memory."""
         return {
             name: part
             for names, flat in self._buckets.items()
@@ -78,7 +79,7 @@ class Residual:
         return flat
 
     def _forget(self, names: set[str]) -> None:
-        """Drop `names` from the buckets that held them; what else those held stays, by itself."""
+        """Drop the residuals of `names`. Other parameters of their buckets keep theirs."""
         for old in [bucket for bucket in self._buckets if names & set(bucket)]:
             parts = self._buckets.pop(old).split(self._sizes.pop(old))
             for name, part in zip(old, parts, strict=True):

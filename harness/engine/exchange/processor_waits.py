@@ -1,9 +1,9 @@
-"""Time for which the threads of a rank wait for a processor, as the kernel counts it.
+"""Time that a rank's threads wait for a processor, from the kernel's schedstat files.
 
-The training loop writes it to steps.csv; `harness.runner.lateness` derives from it a bound on how
-late other programs made a run. Only waits that may have delayed a step count. Waits of the training
-thread before its last bucket do not: its pace shows whether it was late. Neither do waits of the
-sending threads before the first bucket is due.
+The training loop writes it to steps.csv. `harness.runner.lateness` uses it to bound how much other
+programs slowed a run. Only waits that may have delayed a step count. Two kinds do not: the training
+thread's waits before its last bucket, because its pace already shows lateness, and the sending
+threads' waits before the first bucket is due.
 """
 
 import os
@@ -13,27 +13,27 @@ from math import nan
 from pathlib import Path
 
 NS_PER_S = 1e9
-MOST_BYTES = 64  # of a schedstat file: three numbers
+MOST_BYTES = 64  # size limit of a schedstat file, which has three numbers
 OWN_THREADS = Path("/proc/self/task")
-COMPRESSING = "exchange"  # name of the thread that compresses, also before anything is due
+COMPRESSING = "exchange"  # name of the compression thread
 
 
 class ProcessorWaits:
-    """Waits of the threads of this process, step by step."""
+    """Counter of this process's processor waits, reset at each step."""
 
     def __init__(self, threads: Path = OWN_THREADS) -> None:
-        """Count from now on; `threads` has one folder for each thread, with the file schedstat."""
+        """Start counting. `threads` has one folder per thread, each with a schedstat file."""
         self._threads = threads
-        self._files: dict[str, int] = {}  # open schedstat of each thread
+        self._files: dict[str, int] = {}  # open schedstat descriptor of each thread
         self._compressing: set[str] = set()
-        self._since = self._read()  # nanoseconds, by thread, from which on its waits count
+        self._since = self._read()  # waits in ns, by thread, that do not count
         self._is_handed_over = self._is_due = False
 
     def handed_over(self, is_sending: bool = False) -> None:
-        """Record that the training thread hands over a bucket.
+        """Record that the calling training thread hands over a bucket.
 
-        Waits of all threads count from the first bucket on, those of the caller from the last.
-        `is_sending` says that earlier buckets are still on their way.
+        Counting of all threads restarts at the step's first bucket. That of the caller restarts at
+        every bucket. `is_sending` means that earlier buckets are still being sent.
         """
         if not self._is_handed_over:
             self._since = self._read()
@@ -42,9 +42,10 @@ class ProcessorWaits:
             self._since[own] = self._waited_ns(own)
 
     def until_due(self, left_s: float, sleep: Callable[[], None]) -> None:
-        """Call `sleep`, which ends when a bucket is due in `left_s`; the sending thread calls this.
+        """Call `sleep`, which ends when a bucket is due in `left_s`. The sending thread calls this.
 
-        Waits before the first bucket is due delay nothing, except those of the compressing thread.
+        Before the first bucket is due, only waits of the compression thread and the caller are
+        kept.
         """
         own, is_first, self._is_due = _own(), not self._is_due, True
         if not is_first or left_s <= 0 or own not in self._files:
@@ -57,9 +58,9 @@ class ProcessorWaits:
         self._since[own] = before_ns
 
     def take_s(self) -> float:
-        """End a step and return its waits, real seconds summed over threads.
+        """Return the waits of the finished step in real seconds, summed over threads.
 
-        NaN if the kernel does not count them. A step without a bucket begins where the last ended.
+        Return NaN if the kernel does not count them. The next step begins now.
         """
         before, self._since = self._since, self._read()
         self._is_handed_over = self._is_due = False
@@ -67,7 +68,7 @@ class ProcessorWaits:
         return sum(grown_ns) / NS_PER_S if grown_ns else nan
 
     def _read(self) -> dict[str, int]:
-        """Return nanoseconds waited by thread; empty if the kernel does not count them."""
+        """Return waits so far in ns, by thread. Empty if the kernel does not count them."""
         waits = {}
         for thread in os.listdir(self._threads):
             try:

@@ -1,7 +1,7 @@
-"""One worker's side of a gradient exchange: choose a density, then reduce bucket by bucket.
+"""One worker's gradient reduction: choose a density, then reduce bucket by bucket.
 
-Runs over packets call it from the lane thread (`bucket_lanes`), runs in virtual time from the
-thread of the rank (`harness.virtual.exchange`).
+In runs over a real network the lane thread calls it (`bucket_lanes`). In simulated runs the rank's
+thread calls it (`harness.virtual.exchange`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +20,11 @@ from controllers.base import Controller, Observation
 from harness.engine.exchange.feedback import Feedback
 from harness.engine.exchange.stats import Norms, SquaredNorms
 
-MOST_DURATIONS = 62  # in one message, which then has 512 bytes
+MOST_DURATIONS = 62  # in one message of 512 bytes
 
 
 class BucketBuffers(NamedTuple):
-    """One bucket of gradients."""
+    """Memory of one bucket of gradients, with the names and views of its parameters."""
 
     buffer: Tensor  # [n]; the gradient, then the mean
     names: tuple[str, ...]
@@ -37,20 +37,20 @@ Look = Callable[[int, BucketBuffers, Tensor | None], None]
 
 
 class AgreeingWorkers(Workers, Protocol):
-    """Workers that can also settle on one value."""
+    """Workers that can also agree on one value."""
 
     def agree(self, value: float, how: str) -> float:
-        """Return the `min` or `mean` of all workers' values, as `how` says."""
+        """Return the minimum or mean of all workers' values. `how` is "min" or "mean"."""
         ...
 
     def all_reduce_min(self, values: list[float]) -> list[float]:
-        """Return the elementwise minimum over workers, all of which bring as many `values`."""
+        """Return the elementwise minimum over workers, which must pass equally many values."""
         ...
 
 
 @dataclass
 class Reduction:
-    """State of a worker between exchanges: compressor, controller and residual."""
+    """One worker's compressor, controller and residuals, kept from exchange to exchange."""
 
     compressor: Compressor
     controller: Controller
@@ -60,17 +60,17 @@ class Reduction:
     density: float = field(default=1.0, init=False)  # of the exchange in progress
     look: Look | None = field(default=None, init=False)  # called before each bucket is compressed
     _squares: SquaredNorms | None = field(default=None, init=False)  # None if not needed
-    _sent: int | None = field(default=None, init=False)  # entries; None if the compressor says none
+    _sent: int | None = field(default=None, init=False)  # entries; None if not counted
     _entries: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._agrees = self.agree != "local" and not self.controller.same_everywhere
 
     def open(self, seen: Observation | None, durations_s: Sequence[float] | None = None) -> None:
-        """Choose the density of an exchange; `seen` is the last one, None before the first.
+        """Start an exchange and choose its density. `seen` is the previous one, None at first.
 
-        `durations_s` are what its collectives took here, in emulated seconds. If workers agree on a
-        density, they replace its delay by the one without waiting for the slowest worker.
+        `durations_s` are the emulated seconds of the previous exchange's collectives. If workers
+        agree on a density, the controller sees the delay without the wait for the slowest worker.
         """
         if self._agrees and seen is not None and durations_s is not None:
             seen = replace(seen, comm_s=self._without_waiting(durations_s))
@@ -82,10 +82,11 @@ class Reduction:
         self._squares = SquaredNorms() if self.controller.needs_norms else None
 
     def _without_waiting(self, durations_s: Sequence[float]) -> float:
-        """Sum over collectives of the shortest time that any worker saw.
+        """Return the sum, over collectives, of the shortest duration at any worker.
 
-        A collective ends for all at once, so the last worker to begin it does not wait. More than
-        MOST_DURATIONS collectives are added up in groups; the message always has the same size.
+        A collective ends for all workers at once, so the last one to begin does not wait. The
+        message has a fixed size: more than MOST_DURATIONS collectives are summed in groups. Raise
+        RuntimeError if workers called different numbers of collectives.
         """
         count = len(durations_s)
         size = max(1, -(-count // MOST_DURATIONS))  # of a group
@@ -100,14 +101,14 @@ class Reduction:
         return sum(shortest)
 
     def phases_s(self, seconds: float) -> list[float]:
-        """Divide `seconds` of compression among the phases before each collective."""
+        """Divide `seconds` of compression into the parts before each collective."""
         phases = self.compressor.phases
         return [seconds * phase / sum(phases) for phase in phases]
 
     def outcome(self) -> dict[str, float]:
-        """Columns of the exchange in progress: density, achieved density, norms.
+        """Return density, achieved density and norms of the current exchange, by column name.
 
-        The achieved density is the share of entries sent; NaN if the compressor does not count
+        The achieved density is the share of entries sent, NaN if the compressor does not count
         them. The norms are NaN unless the controller needs them.
         """
         counts = self._sent is not None and self._entries > 0
@@ -121,11 +122,11 @@ class Reduction:
     def reduce_bucket(
         self, step: int, index: int, laid: BucketBuffers, workers: Workers | None = None
     ) -> None:
-        """Replace the gradient in bucket `index` of exchange `step` by its mean over workers.
+        """Replace the gradient in bucket `index` of exchange `step` by the mean over workers.
 
-        The compressor communicates by `workers`; None stands for those of the reduction. Raise
-        FloatingPointError for a gradient that is not finite, before anything is sent; the residual
-        is then useless, as the gradient may have been added. An empty bucket stays as it is.
+        The compressor communicates through `workers`, or the reduction's own if None. Raise
+        FloatingPointError before sending if the gradient is not finite. The residual is then
+        unusable, because the gradient may already have been added. An empty bucket is skipped.
         """
         buffer, names, gradients, parameters = laid
         n = buffer.numel()
@@ -134,13 +135,13 @@ class Reduction:
         sizes = list(map(Tensor.numel, gradients))
         shapes = [gradient.shape for gradient in gradients]
 
-        # Add the residual: a compressor does so in its first pass over the gradient.
+        # Fetch the residual: the compressor adds it in its first pass over the gradient.
         residual = self.feedback.recall(names, sizes, buffer)
         if self.look is not None:
             self.look(step, laid, residual)
         if self._squares is not None:
             self._squares.add_input(buffer, residual)
-        # The norm of the unsent part is taken once the mean is written, so these may not overlap.
+        # The norm of the unsent part is computed after the mean is written: they may not overlap.
         out = None if self._squares is not None and residual is None else buffer
         buffers = Buffers(buffer, residual, out, partial(self._require_finite, step, names, sizes))
 
@@ -162,7 +163,7 @@ class Reduction:
     def _require_finite(
         self, step: int, names: tuple[str, ...], sizes: list[int], flat: Tensor
     ) -> None:
-        """Raise FloatingPointError for the first parameter that `flat`, [n], is not finite in."""
+        """Raise FloatingPointError for the first parameter with NaN or inf in `flat`, [n]."""
         for name, part in zip(names, flat.split(sizes), strict=True):
             if count := int((~part.isfinite()).sum()):
                 raise FloatingPointError(
@@ -173,7 +174,7 @@ class Reduction:
 
 
 def density_of(controller: Controller, seen: Observation | None) -> float:
-    """Return the controller's density of the next exchange; BadPart unless it is in (0, 1]."""
+    """Return the density of the controller's next exchange. Raise BadPart if not in (0, 1]."""
     density = controller.density(seen)
     if not (isinstance(density, Real) and 0 < density <= 1):
         refuse(controller, "density()", "a number in (0, 1]", density)
@@ -181,7 +182,7 @@ def density_of(controller: Controller, seen: Observation | None) -> float:
 
 
 def horizon_of(controller: Controller, seen: Observation) -> int:
-    """Return the steps to the controller's next exchange; BadPart unless a whole number >= 1."""
+    """Return the steps to the controller's next exchange. Raise BadPart if no integer >= 1."""
     steps = controller.horizon(seen)
     if not (isinstance(steps, Integral) and steps >= 1):
         refuse(controller, "horizon()", "a whole number >= 1", steps)
@@ -189,7 +190,7 @@ def horizon_of(controller: Controller, seen: Observation) -> int:
 
 
 def state_of(controller: Controller) -> dict[str, float]:
-    """Return what the controller has recorded; BadPart unless it maps names to numbers."""
+    """Return the controller's recorded values. Raise BadPart unless a dict of numbers."""
     state = controller.state()
     if not isinstance(state, Mapping):
         refuse(controller, "state()", "a dict of names and numbers", state)

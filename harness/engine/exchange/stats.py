@@ -1,7 +1,7 @@
-"""When the lanes of a worker are busy, and what an exchange took: times, bytes, norms.
+"""Timing, bytes and norms of a gradient exchange.
 
-`Clocks` serves runs over packets and in virtual time alike. `ExchangeStats` accounts for one
-exchange over packets; `CollectivesTable` writes its collectives to collectives.csv.
+Real and simulated runs both use `Clocks`. `ExchangeStats` accounts for one exchange over a real
+network. `CollectivesTable` writes collectives.csv.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ CHUNK = 1 << 15  # elements converted to float64 at a time: they stay in the cac
 
 
 class LaneSpan(NamedTuple):
-    """Work of a lane on one bucket, with its times; bucket -1 stands for none or all."""
+    """A time span in which a lane works on one bucket. Bucket -1 means no bucket or all buckets."""
 
     kind: str  # forward | backward | compress | communicate
     bucket: int
@@ -36,7 +36,7 @@ class LaneSpan(NamedTuple):
 
 
 class LaneTotals(NamedTuple):
-    """Seconds of a step, summed over buckets."""
+    """Compression and communication times of one step in seconds, summed over buckets."""
 
     compress_s: float
     comm_s: float
@@ -45,53 +45,53 @@ class LaneTotals(NamedTuple):
 
 @dataclass
 class Clocks:
-    """The lanes of one worker in one step: when each is free, and what each did.
+    """Schedule of one worker's lanes in one step: when each lane is free, and its spans so far.
 
-    Seconds are those of the clock on which the step began, at `begin_s`.
+    Times are seconds on the caller's clock. The step begins at `begin_s`.
     """
 
     begin_s: float
     lanes: Lanes
     device_s: float = field(init=False)
-    aside_s: float = field(init=False)  # lane of compression, if it has one of its own
+    aside_s: float = field(init=False)  # the compression lane, if separate from the device
     wire_s: float = field(init=False)
     done: list[LaneSpan] = field(default_factory=list, init=False)
-    durations_s: list[float] = field(default_factory=list, init=False)  # of buckets' collectives
+    durations_s: list[float] = field(default_factory=list, init=False)  # of bucket collectives
 
     def __post_init__(self) -> None:
         self.device_s = self.aside_s = self.wire_s = self.begin_s
 
     @property
     def now_s(self) -> float:
-        """Time at which the compressing lane is free."""
+        """The time at which the compression lane is free."""
         return self.device_s if self.lanes.on_device else self.aside_s
 
     @property
     def end_s(self) -> float:
-        """Time at which all lanes are free."""
+        """The time at which all lanes are free."""
         return max(self.device_s, self.aside_s, self.wire_s)
 
     def wait_until(self, time_s: float) -> None:
-        """Block the compressing lane until `time_s`."""
+        """Keep the compression lane busy until `time_s`."""
         if self.lanes.on_device:
             self.device_s = max(self.device_s, time_s)
         else:
             self.aside_s = max(self.aside_s, time_s)
 
     def compute(self, kind: str, bucket: int, took_s: float) -> None:
-        """Occupy the device for `took_s` seconds of `kind`, forward or backward."""
+        """Occupy the device for `took_s` seconds. `kind` is "forward" or "backward"."""
         start_s, self.device_s = self.device_s, self.device_s + took_s
         self.done.append(LaneSpan(kind, bucket, start_s, self.device_s))
 
     def compress(self, bucket: int, took_s: float) -> None:
-        """Occupy the compressing lane for `took_s` seconds."""
+        """Occupy the compression lane for `took_s` seconds."""
         if took_s > 0:
             start_s = self.now_s
             self.wait_until(start_s + took_s)
             self.done.append(LaneSpan("compress", bucket, start_s, self.now_s))
 
     def send(self, bucket: int, spans: Iterable[Interval]) -> None:
-        """Occupy the wire for each of `spans`, one collective each."""
+        """Occupy the wire during `spans`, each the begin and end of one collective."""
         for start_s, end_s in spans:
             end_s = max(start_s, end_s)
             self.wire_s = max(self.wire_s, end_s)
@@ -100,7 +100,7 @@ class Clocks:
                 self.durations_s.append(end_s - start_s)
 
     def totals(self) -> LaneTotals:
-        """Sum up the step so far."""
+        """Return the seconds of compression and communication in this step so far."""
         sent: list[Interval] = []
         busy: list[Interval] = []
         compress_s = comm_s = 0.0
@@ -115,9 +115,9 @@ class Clocks:
 
 
 def overlap_s(spans: Sequence[Interval], others: Sequence[Interval]) -> float:
-    """Seconds during which one of `spans` and one of `others` go on at the same time.
+    """Return the seconds in which a span of `spans` and a span of `others` overlap.
 
-    Both are in order, and no two spans of the same list overlap.
+    Each list must be in order and free of overlaps.
     """
     total, rest = 0.0, deque(others)
     for start_s, end_s in spans:
@@ -131,7 +131,7 @@ def overlap_s(spans: Sequence[Interval], others: Sequence[Interval]) -> float:
 
 
 def merged(spans: Iterable[Interval]) -> list[Interval]:
-    """Union of the spans, as disjoint spans in order."""
+    """Return the union of the spans as disjoint spans in order."""
     union: list[Interval] = []
     for start_s, end_s in sorted(spans):
         if union and start_s <= union[-1][1]:
@@ -142,7 +142,7 @@ def merged(spans: Iterable[Interval]) -> list[Interval]:
 
 
 class Norms(NamedTuple):
-    """Norms of one exchange at one worker, over the whole gradient; NaN if not measured."""
+    """Norms of one worker's whole gradient in one exchange. They are NaN if not measured."""
 
     grad_norm: float = nan
     residual_norm: float = nan
@@ -152,7 +152,7 @@ class Norms(NamedTuple):
 
 @dataclass
 class SquaredNorms:
-    """Sums of squares over the buckets of an exchange so far."""
+    """Running sums of squares over the buckets of one exchange."""
 
     gradient: float = 0.0  # g
     residual: float = 0.0  # e
@@ -160,7 +160,10 @@ class SquaredNorms:
     unsent: float = 0.0
 
     def add_input(self, gradient: Tensor, residual: Tensor | None) -> None:
-        """Add one bucket's g and e, each [n], before they are added; e is None without feedback."""
+        """Add the squares of one bucket's g and e, each [n], before e is added to g.
+
+        `residual` is None without error feedback.
+        """
         own = square(gradient)
         self.gradient += own
         if residual is None:
@@ -171,12 +174,12 @@ class SquaredNorms:
         self.compensated += sum(square(g + e) for g, e in pairs)
 
     def add_unsent(self, unsent: Tensor | None) -> None:
-        """Add the square of what one bucket left unsent, [n]; None adds nothing."""
+        """Add the square of a bucket's unsent part, [n]. Do nothing for None."""
         if unsent is not None:
             self.unsent += square(unsent)
 
     def norms(self) -> Norms:
-        """Norms so far; the sent part counts as orthogonal to the rest, as with top-k."""
+        """Return the norms so far, as if sent and unsent parts were orthogonal, as in top-k."""
         sent = max(0.0, self.compensated - self.unsent)
         return Norms(
             grad_norm=self.gradient**0.5,
@@ -187,7 +190,7 @@ class SquaredNorms:
 
 
 def square(x: Tensor) -> float:
-    """|x|^2 of `x`, float32 [n], summed in float64: finite if and only if every element is."""
+    """Return |x|^2 of float32 `x` [n], summed in float64. It is finite iff every element is."""
     if (native := kernels.of(x)) is not None:
         return float(native.signs.squares(x.numpy()))
     return sum(float(torch.linalg.vector_norm(part.double()).square()) for part in _chunks(x))
@@ -198,7 +201,7 @@ def _chunks(x: Tensor) -> Sequence[Tensor]:
 
 
 def _ratio(part: float, whole: float) -> float:
-    """Quotient `part / whole`; 1 for 0 / 0, as nothing was left out."""
+    """Return part / whole, 1 for 0 / 0 (nothing was lost), and inf for any other division by 0."""
     if whole == 0:
         return inf if part else 1.0
     return part / whole
@@ -206,22 +209,22 @@ def _ratio(part: float, whole: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchanged(Measurement):
-    """Durations, in real seconds, and bytes of one exchange."""
+    """Durations in real seconds, bytes and norms of one finished exchange."""
 
-    compute_end: float  # clock time at which backward had ended, without compression between
-    late_s: float  # delay of this machine behind the emulated one; 0 without pacing
+    compute_end: float  # clock time at the end of backward, compression excluded
+    late_s: float  # lag of this machine behind the emulated one; 0 without pacing
 
 
 @dataclass
 class ExchangeStats:
-    """Account of the exchange in progress; times are real seconds on the clock.
+    """Running account of one exchange over a real network, in real seconds on the clock.
 
-    `clocks` are those of the emulated device, if there is one: they say when its work would be
-    done, and this machine keeps to them unless it is late. Lateness of compression counts only if
-    the network waited for it; otherwise later compression may make up for it.
+    `clocks` hold the schedule. On an emulated device they say when its work would be done, and this
+    machine follows them unless it is late. Late compression counts only if the network waited for
+    it, because later compression may catch up.
     """
 
-    workers: Workers  # whose bytes are counted from here on
+    workers: Workers  # their bytes count from now on
     clock: Clock
     clocks: Clocks
     release: Release | None
@@ -231,11 +234,11 @@ class ExchangeStats:
     dense_bytes: int = 0
     first_ready: float | None = None  # when the first bucket could be sent
     compute_end: float = 0.0
-    computes: bool = False  # True if parts of backward follow the compression in progress
+    computes: bool = False  # True if backward runs beside the current compression
     opened_s: float = field(default=0.0, init=False)  # when the density was chosen
     _overtime_s: float = field(default=0.0, init=False)  # of backward
     _late_s: float = field(default=0.0, init=False)  # of compression, so far
-    _made_wait_s: float = field(default=0.0, init=False)  # lateness for which the network waited
+    _made_wait_s: float = field(default=0.0, init=False)  # lateness that delayed the network
 
     def __post_init__(self) -> None:
         self._sent_before = self.workers.sent_bytes
@@ -244,9 +247,9 @@ class ExchangeStats:
     # Called by the training thread.
 
     def ready(self, now: float, share: float, elements: int) -> float | None:
-        """Record a bucket that is handed over after its `share` of backward.
+        """Record a bucket that backward hands over after computing another `share` of it.
 
-        Return the emulated seconds of that share; None without pacing.
+        Return the time of that share on the emulated device, or None without pacing.
         """
         before, self.share = self.share, self.share + share
         self.buckets += 1
@@ -257,14 +260,15 @@ class ExchangeStats:
     # Called by the lane thread.
 
     def opened(self, spans: list[Interval]) -> None:
-        """Record that the density is chosen, by collectives at these times."""
+        """Record the `spans` of the collectives that chose the density."""
         self.clocks.send(-1, spans)
         self.opened_s = self.clocks.wire_s
 
     def computed(self, bucket: int, handed: float, part_s: float | None, last: bool) -> None:
-        """Record that backward has reached a bucket, which was `handed` over here.
+        """Record that backward reached `bucket`, which this machine handed over at time `handed`.
 
-        A later bucket may make up for its lateness, but not the last.
+        `part_s` is the emulated time of its part of backward, None without pacing. Only lateness of
+        the `last` bucket counts, because later buckets may catch up.
         """
         clocks = self.clocks
         if bucket == 0:
@@ -276,14 +280,14 @@ class ExchangeStats:
             clocks.compute("backward", bucket, self._overtime_s)
 
     def compressed(self, bucket: int, took_s: float, charged_s: float | None) -> None:
-        """Charge a bucket's compression: `charged_s` of the emulated device, or `took_s`."""
+        """Record compression of a bucket: `charged_s`, or if that is None `took_s` as measured."""
         factor = self.clocks.lanes.interference if self.computes else 1.0
         self.clocks.compress(bucket, factor * (took_s if charged_s is None else charged_s))
         if charged_s is not None:
             self._late_s = max(0.0, self.clock.now() - self.clocks.now_s)
 
     def arrived(self, bucket: int, spans: list[Interval]) -> None:
-        """Record the wire times of collectives for which compression has waited."""
+        """Record the wire `spans` of collectives that compression of this bucket waited for."""
         self.clocks.send(bucket, spans)
         arrival = spans[-1][1]
         if arrival > self.clocks.now_s:
@@ -293,7 +297,7 @@ class ExchangeStats:
     # Called by the training thread, once all buckets are reduced.
 
     def total(self, outcome: dict[str, float]) -> Exchanged:
-        """Sum up the exchange, which has ended; `outcome` is `Reduction.outcome()`."""
+        """Return the totals of the exchange. `outcome` comes from `Reduction.outcome()`."""
         workers = self.workers
         compute_end = self.compute_end + self._overtime_s
         begin = self.compute_end if self.first_ready is None else self.first_ready
@@ -311,16 +315,16 @@ class ExchangeStats:
 
 
 class CollectivesTable:
-    """collectives.csv of one rank, of whose `workers` it records every collective."""
+    """Writer of collectives.csv for one rank's collectives."""
 
     def __init__(self, run_dir: Path, rank: int, workers: Workers, clock: Clock) -> None:
         self._table = Table(run_dir, "collectives.csv")
         self._rank, self._workers, self._clock = rank, workers, clock
 
     def write(self, ended: float) -> float:
-        """Append the collectives of a step that has ended; return `ended`, its time.
+        """Append the collectives since the last call. Return `ended`, the end of the step.
 
-        Rows have emulated seconds. The clock must not have been paused within the step.
+        Rows are in emulated seconds. The clock must not have been paused within the step.
         """
         counted, self._workers.counted = self._workers.counted, []
         origin, per_s = self._clock.monotonic(0.0), 1 / self._clock.dilation

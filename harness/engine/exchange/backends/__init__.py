@@ -1,4 +1,4 @@
-"""What carries the collectives of a process group."""
+"""Communication backends of a process group, and the choice between them."""
 
 import torch
 import torch.distributed as dist

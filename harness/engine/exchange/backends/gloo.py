@@ -1,4 +1,4 @@
-"""Collectives between CPUs over TCP; tensors of a GPU travel by way of the host's memory."""
+"""Collectives between CPUs over TCP. Tensors of a GPU are copied to host memory first."""
 
 import torch
 from torch import Tensor
@@ -8,14 +8,15 @@ from harness.engine.exchange.backends.base import Backend, ProcessGroup
 
 
 class Gloo(Backend):
-    """Collectives of gloo, with an all-gather of pieces that differ in size."""
+    """Gloo's collectives, with our own all-gather for pieces of different sizes."""
 
     device_type = BETWEEN_CPUS.device_type
 
     def all_gather(self, group: ProcessGroup, mine: Tensor, sizes: list[int]) -> list[Tensor]:
-        """Every rank's piece, by a ring in which each chunk is passed on as soon as it arrives.
+        """Return all pieces by rank, over a ring that forwards each chunk as soon as it arrives.
 
-        Reaches the bound of the busiest link, total minus smallest piece, also if sizes differ.
+        It takes the minimum time of the busiest link (total minus smallest piece), even if sizes
+        differ.
         """
         rank, world_size = group.rank(), group.size()
         pieces = [torch.empty(size, dtype=torch.uint8) for size in sizes]

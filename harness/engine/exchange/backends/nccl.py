@@ -9,12 +9,12 @@ from harness.engine.exchange.backends.base import Backend, ProcessGroup
 
 
 class Nccl(Backend):
-    """Collectives of NCCL, which has no tagged sends: pieces that differ in size are padded."""
+    """NCCL's collectives. NCCL has no tagged sends, so pieces of different sizes are padded."""
 
     device_type = BETWEEN_GPUS.device_type
 
     def all_gather(self, group: ProcessGroup, mine: Tensor, sizes: list[int]) -> list[Tensor]:
-        """Every rank's piece, by one all-gather of the longest size."""
+        """Return every rank's piece, with one all-gather padded to the longest size."""
         longest = max(sizes)
         padded = torch.nn.functional.pad(mine, (0, longest - mine.numel()))
         gathered = padded.new_empty(group.size(), longest)
