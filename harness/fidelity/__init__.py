@@ -1,1 +1,1 @@
-"""The cost model held against the papers' timing tables: predicted beside published."""
+"""Compare predictions of the cost model with the timing tables that papers published."""

@@ -1,8 +1,8 @@
 """Predict published measurements from testbeds: `study fidelity [--cells FILE.csv]`.
 
-Inputs are the constants of the testbed.yaml of each study, and nothing else. The file says which
-published cells the constants were read from; predictions of those do not count. If FILE has the
-columns of papers/hardware/rows.csv, only its rows are predicted, on testbeds of their own.
+The only inputs are the constants in each study's testbed.yaml. That file also lists the published
+cells from which the constants were read; predictions of these cells do not count. If FILE has the
+columns of papers/hardware/rows.csv, only its rows are predicted, each on its own testbed.
 """
 
 import argparse
@@ -24,7 +24,7 @@ WIDTH = 200  # columns if the output is no terminal
 
 
 def main() -> int:
-    """Print the comparison; return 0, or 2 for a CSV that cannot be read."""
+    """Print the comparison; return 0, or 2 if a CSV cannot be read or the output not written."""
     known = predictors()
     parser = argparse.ArgumentParser(prog="python -m harness study fidelity", description=__doc__)
     parser.add_argument("--cells", type=Path, help="CSV of further cells, with the same columns")
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def _summary(rows: list[Assessed]) -> list[str]:
-    """Return the pooled distances; the last line is of the papers' own cells that count."""
+    """Return one line per pooled distance; the last one covers the papers' own cells that count."""
     further, own = ([r for r in rows if r.further == known] for known in (True, False))
     lines = [report.pooled("further cells", distance(further, True))] if further else []
     return [

@@ -26,7 +26,7 @@ CHANGES = {
 
 
 class Predicts(Protocol):
-    """A `Predictor` of cells, or a `RowPredictor`."""
+    """Interface of anything that predicts measurements: a `Predictor` or a `RowPredictor`."""
 
     @property
     def bench(self) -> Bench: ...
@@ -36,7 +36,7 @@ class Predicts(Protocol):
 class Assessed(NamedTuple):
     """A measurement with its prediction; `error` is predicted / published - 1, or None.
 
-    For a change in percent `error` compares the factors: 10 % longer is a factor of 1.10.
+    For a change in percent, `error` compares the factors: 10 % longer is a factor of 1.10.
     `printed_error` compares the percentages as printed.
     """
 
@@ -51,7 +51,7 @@ class Assessed(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """Absolute errors in percent; nan for no cell."""
+    """Statistics of absolute errors in percent; NaN if there is no cell."""
 
     cells: int
     median: float
@@ -60,7 +60,7 @@ class Distance(NamedTuple):
 
 
 def assess(cells: Sequence[Measurement], further: Sequence[Measurement] = ()) -> list[Assessed]:
-    """Predict every timing cell of the papers that have a predictor; further cells come last."""
+    """Predict every timing cell of the papers that have a predictor; `further` cells come last."""
     everything = [*cells, *further]
     known = {
         paper: kind(kind.own_bench(), [cell for cell in everything if cell.paper == paper])
@@ -75,7 +75,7 @@ def assess(cells: Sequence[Measurement], further: Sequence[Measurement] = ()) ->
 
 
 def assess_rows(rows: Iterable[Measurement], benches: Sequence[Bench]) -> list[Assessed]:
-    """Predict every benchmark row, in order, on the first bench that takes it."""
+    """Predict each benchmark row on the first bench that has it; a row of no bench is left out."""
     found = []
     for row in rows:
         bench = next((bench for bench in benches if bench.has(row)), None)
@@ -85,7 +85,7 @@ def assess_rows(rows: Iterable[Measurement], benches: Sequence[Bench]) -> list[A
 
 
 def assessed(cell: Measurement, predictor: Predicts, further: bool = False) -> Assessed | None:
-    """Predict one measurement and compute its errors; None if it is no timing cell."""
+    """Predict one measurement and compute its errors; return None if it is no timing cell."""
     name = predictor.bench.name
     try:
         predicted = predictor.predict(cell)
@@ -119,7 +119,7 @@ def distance(rows: Iterable[Assessed], counting: bool, printed: bool = False) ->
 def orders(rows: Sequence[Assessed]) -> dict[tuple[str, str], float]:
     """Return Spearman's correlation of predicted and published values, by table and model.
 
-    Inputs and cells that are left out take part: a table has few cells of one model.
+    It includes inputs and left-out cells, as a table has few cells of one model.
     """
     compared = {table: m for kind in predictors().values() for table, m in kind.compares.items()}
     groups: dict[tuple[str, str], list[tuple[float, float]]] = {}

@@ -1,4 +1,4 @@
-"""A bench: machines that somebody measured, and all that a prediction may use of them.
+"""Measured machines (benches), and all the data that a prediction may use of them.
 
 The testbed.yaml of a study is the bench of its paper's cells. A study's folder testbeds/ has
 benches of benchmark rows. At most four of their rows are inputs, and `doctor --calibrate --testbed`
@@ -25,12 +25,12 @@ from profiles.static import Static
 Standing = Literal["counts", "input", "left out", "repeat"]
 Cost = tuple[tuple[str, float], ...]  # fields of `harness.config.device_costs.Cost`
 MOST_INPUTS = 4  # of benchmark rows
-CROSSINGS, EGRESSES = 4, 2  # of links in a round trip, and of links that packets leave a node by
-FOREVER_S = 3600.0  # between looks at a network that does not change
+CROSSINGS, EGRESSES = 4, 2  # links in a round trip: all, and those out of a node
+FOREVER_S = 3600.0  # update period of a network that does not change
 OPTIONAL = ("default_run", "backend", "network", "rate_mbit", "ingress_mbit", "bytes", "model",
             "forward")  # fmt: skip
 ROUNDED = ("window_bytes", "initial_window_bytes")
-FITTED = {  # bounds of what may be fitted; those of `efficiencies` are of one rate's
+FITTED = {  # bounds of constants that may be fitted; `efficiencies` is per rate
     "efficiencies": (0.05, 1.0),
     "efficiency": (0.05, 1.0),
     "rate_mbit": (1.0, 1e6),
@@ -45,17 +45,17 @@ FITTED = {  # bounds of what may be fitted; those of `efficiencies` are of one r
 
 
 class Cluster(NamedTuple):
-    """Workers and their network: `per_node` workers share each card of `rate_mbit`."""
+    """Workers and their network; `per_node` workers share one network card of `rate_mbit`."""
 
     workers: int
     per_node: int
     rate_mbit: float
     efficiency: float
     alpha_s: float
-    settings: tuple[tuple[str, Any], ...] = ()  # further ones of the network; pairs for mappings
+    settings: tuple[tuple[str, Any], ...] = ()  # further network settings; mappings as pairs
 
     def slower(self, factor: float) -> "Cluster":
-        """Copy of the cluster whose links deliver 1 / `factor` of the rate."""
+        """Return a copy of the cluster whose links deliver 1 / `factor` of the rate."""
         return self._replace(efficiency=self.efficiency / factor)
 
 
@@ -67,7 +67,7 @@ class Compute(NamedTuple):
     batch: int | None
 
     def at(self, batch: int | None) -> "Compute":
-        """Return the times for `batch` samples, in proportion to the batch."""
+        """Return the times for `batch` samples, in proportion to the batch size."""
         if batch is None or self.batch is None:
             return self
         ratio = batch / self.batch
@@ -75,7 +75,7 @@ class Compute(NamedTuple):
 
 
 class Omission(NamedTuple):
-    """Measurements that are predicted and do not count."""
+    """Measurements that are predicted but do not count, and the reason."""
 
     cells: Selector
     why: str
@@ -83,18 +83,19 @@ class Omission(NamedTuple):
 
 @dataclass(frozen=True)
 class Bench:
-    """Constants by name, their sources, and the measurements that they were read from.
+    """One testbed: constants by name, their sources, and the measurements used as inputs.
 
-    A constant of one rate is `efficiencies.50`, one of one receiver `window_bytes.NAME`.
+    The key of a constant for one rate is `efficiencies.50`; that for one receiver is
+    `window_bytes.NAME`.
     """
 
     name: str  # the paper's, or the file's
     title: str
     constants: Mapping[str, float] = field(default_factory=dict)
-    inputs: tuple[Selector, ...] = ()  # constants were read from these
-    takes: tuple[Selector, ...] = ()  # the measurements of these machines
-    follows: tuple[Selector, ...] = ()  # these follow from inputs alone
-    repeats: tuple[Selector, ...] = ()  # these repeat other measurements
+    inputs: tuple[Selector, ...] = ()  # measurements from which constants were read
+    takes: tuple[Selector, ...] = ()  # measurements made on these machines
+    follows: tuple[Selector, ...] = ()  # measurements that follow from inputs alone
+    repeats: tuple[Selector, ...] = ()  # measurements that repeat others
     omissions: tuple[Omission, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)  # of constants
     sources: Mapping[Any, str] = field(default_factory=dict)  # of constants and of `computes`
@@ -117,11 +118,11 @@ class Bench:
         return replace(self, constants={**self.constants, **values})
 
     def has(self, measurement: Measurement) -> bool:
-        """Return True if the measurement is of these machines."""
+        """Return True if the measurement was made on these machines."""
         return any(selector.takes(measurement) for selector in self.takes)
 
     def standing(self, measurement: Measurement) -> tuple[Standing, str]:
-        """Return whether a prediction of the measurement counts, and why not."""
+        """Return whether a prediction of the measurement counts, and the reason if it does not."""
 
         def is_in(selectors: tuple[Selector, ...]) -> bool:
             return any(selector.takes(measurement) for selector in selectors)
@@ -138,7 +139,7 @@ class Bench:
         return "counts", ""
 
     def cluster(self, workers: int | None = None, rate_mbit: float | None = None) -> Cluster:
-        """Return the paper's cluster, or the same with another size or other cards."""
+        """Return the paper's cluster, optionally with another size or rate of its cards."""
         return Cluster(
             workers=int(self["workers"]) if workers is None else workers,
             per_node=int(self["per_node"]),
@@ -148,12 +149,12 @@ class Bench:
         )
 
     def cost(self, compressor: str) -> Cost:
-        """Return the costs of a compressor by the name of its file; empty if none are known."""
+        """Return the costs of the compressor in this file; empty if none are known."""
         fields = self.costs.get(compressor, {}).items()
         return tuple((name, value) for name, value in fields if name != SOURCE)
 
     def compute(self, model: str, run: str = "") -> Compute:
-        """Return a model's computation in a run of the paper; `Unpredictable` if unknown."""
+        """Return a model's computation in a run of the paper; raise `Unpredictable` if unknown."""
         key = model.replace("-", "").lower()
         for name in (run, self.default_run):
             if (key, name) in self.computes:
@@ -162,14 +163,14 @@ class Bench:
         raise Unpredictable(f"no compute time of {model!r} on this testbed, only of {known}")
 
     def rate_of(self, row: Measurement) -> float:
-        """Return Mbit/s of every link; `BadMeasurement` if neither row nor bench gives it."""
+        """Return every link's Mbit/s; raise `BadMeasurement` if neither row nor bench gives it."""
         found = row.rate_mbit or self.constants.get("rate_mbit") or self.rate_mbit
         if not found:
             raise BadMeasurement(f"{self.name}: give rate_mbit where a row has none, got {row}")
         return found
 
     def link_of(self, row: Measurement) -> Profile:
-        """Return every machine's link; the shaped links share a row's round trip and loss."""
+        """Return every link's profile; shaped links share the row's round trip and loss equally."""
         rate_mbit, rtt_ms = self.rate_of(row), row.rtt_ms or 0.0
         if self.ingress_mbit is None:
             loss = 1 - (1 - row.loss) ** 0.5  # of one of two links in a row
@@ -178,9 +179,9 @@ class Bench:
         return Asymmetric(up, Static(self.ingress_mbit))
 
     def settings(self, row: Measurement | None = None) -> dict[str, Any]:
-        """Return the settings of a `Simulated`, documented and fitted.
+        """Return the documented and fitted settings of a `Simulated` network.
 
-        With a row of a transfer "A to B", the window is that of the receiver B.
+        For a transfer, whose `row.network` is "A to B", the window is that of receiver B.
         """
         found: dict[str, Any] = {"alpha_s": 0.0, "operation_s": 0.0, "update_s": FOREVER_S}
         found |= {"queue_ms": None, "efficiency": Simulated.efficiency, **self.network}
@@ -199,7 +200,7 @@ class Bench:
 
 
 def load_bench(path: Path) -> Bench:
-    """Load a testbed; `BadMeasurement` if it is malformed or names too many inputs."""
+    """Load a testbed; raise `BadMeasurement` if it is malformed or names too many inputs."""
     try:
         told = plain_yaml.from_file(path)
         name = told.get("paper", path.stem)
@@ -259,6 +260,6 @@ def _selectors(rows: list[dict[str, Any]]) -> tuple[Selector, ...]:
 
 
 def bench_files() -> list[Path]:
-    """Return the files of all studies' benches of benchmark rows."""
+    """Return the testbed files of all studies that have benchmark rows, sorted."""
     folders = [folder for study in studies() if (folder := study.file("testbeds"))]
     return sorted(path for folder in folders for path in folder.glob("*.yaml"))

@@ -1,7 +1,7 @@
-"""Predict benchmark rows: run the collective or the step in virtual time on the row's bench.
+"""Predict benchmark rows by running their collective or DDP step in virtual time.
 
-`harness.config.backends` says how each backend sends. A step of DDP is a replay of the model after
-the broadcast of its buffers, which by default precedes every forward.
+`harness.config.backends` defines how each backend sends. A DDP step replays the model after the
+broadcast of its buffers, as by default this broadcast precedes every forward.
 """
 
 import re
@@ -24,12 +24,12 @@ OPERATIONS = ("all_reduce", "broadcast", "reduce", "send")
 
 @dataclass(frozen=True)
 class RowPredictor:
-    """Predicts rows of one bench."""
+    """Predicts the benchmark rows of one bench."""
 
     bench: Bench
 
     def predict(self, row: Measurement) -> float:
-        """Predict a row in its unit; `Unpredictable` for an unknown metric or operation."""
+        """Predict a row in its unit; raise `Unpredictable` for an unknown metric or operation."""
         if row.metric == "time_ms":
             return 1000 * self._collective_s(row)
         if row.metric == "rate_mbit":
@@ -75,7 +75,7 @@ class RowPredictor:
         return network.costs(self.bench.link_of(row), int(row.workers), 1)
 
     def _step_s(self, row: Measurement) -> float:
-        """Return the time that a step of DDP takes beyond its computation."""
+        """Return the seconds that a DDP step takes beyond its computation."""
         constants, workers = self.bench.constants, int(row.workers)
         compute_s, forward = constants.get("compute_s", 0.0), self.bench.forward
         compute = Compute(forward * compute_s, (1 - forward) * compute_s, None)
@@ -92,7 +92,7 @@ class RowPredictor:
 
 
 def tree_broadcast_s(costs: Costs, nbytes: int, workers: int) -> float:
-    """Seconds of a binomial tree of whole messages: a rank that has one sends to all children."""
+    """Return seconds of a binomial-tree broadcast; a rank sends to all its children at once."""
     traffic, last_s = Traffic(costs), 0.0
     sending = [(traffic.begin(0.0, 0, child, nbytes), child) for child in _children(0, workers)]
     while sending:
@@ -111,7 +111,7 @@ def tree_broadcast_s(costs: Costs, nbytes: int, workers: int) -> float:
 
 
 def gathered_reduce_s(costs: Costs, nbytes: int, workers: int) -> float:
-    """Seconds of a ring reduce-scatter in segments, and of the gather of all parts to rank 0."""
+    """Return the seconds of a segmented ring reduce-scatter and a gather of all parts to rank 0."""
     scattered_s = costs.reduce_scatter(0.0, nbytes, workers, segmented=True)
     sizes = np.zeros((workers, workers), dtype=int)
     sizes[1:, 0] = nbytes // workers
@@ -119,6 +119,6 @@ def gathered_reduce_s(costs: Costs, nbytes: int, workers: int) -> float:
 
 
 def _children(rank: int, workers: int) -> list[int]:
-    """Return the children of a rank in the tree: its number with one higher bit set."""
+    """Return the children of a rank in the binomial tree: its number with one higher bit set."""
     bits = range(rank.bit_length(), ceil(log2(workers)))
     return [child for bit in bits if (child := rank | 1 << bit) < workers]

@@ -1,10 +1,10 @@
 """Models as lists of tensors: the papers' networks, from torchvision and from published shapes.
 
-ResNets and VGGs are torchvision's, at 224 x 224 pixels, built without memory. BERT is
+ResNets and VGGs are torchvision's, for 224 x 224 pixels, on the meta device. BERT is
 `BertForPreTraining` with the vocabulary padded to a multiple of eight (Devlin et al., 2019), or
-bert-base-chinese without its classifier; GPT-2 is one of ten layers, whose published 81,894,144
-parameters are those of a vocabulary of 13,317 and 1,024 positions. LlamaDebug is torchtitan's
-`debugmodel` with GPT-2's vocabulary: 30,846,720 parameters.
+bert-base-chinese without its classifier. GPT-2 has ten layers: its published 81,894,144 parameters
+imply a vocabulary of 13,317 and 1,024 positions. LlamaDebug is torchtitan's `debugmodel` with
+GPT-2's vocabulary: 30,846,720 parameters.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ PADDED_VOCABULARY, CHINESE_VOCABULARY, GPT2_VOCABULARY = 30528, 21128, 13317
 
 
 class Tensor(NamedTuple):
-    """One parameter; `multiply_adds` are those of its layer's forward pass on one sample."""
+    """One parameter; `multiply_adds` counts those of its layer's forward pass on one sample."""
 
     name: str
     shape: tuple[int, ...]
     multiply_adds: int
-    of: tuple[int, ...] = ()  # shape of another's matrix, whose multiply-adds they are
+    of: tuple[int, ...] = ()  # shape of the other tensor whose multiply-adds are counted here
 
     @property
     def elements(self) -> int:
@@ -39,9 +39,9 @@ class Tensor(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """Elements that its layer reads and writes in a forward pass on one sample, but weights.
+        """Activation elements that its layer reads and writes in a forward pass on one sample.
 
-        A vector stands for a pass over its layer's output: of a norm, a sum or a rectifier.
+        A vector stands for one pass over its layer's output, such as a norm, a sum or a ReLU.
         """
         shape = self.of or self.shape
         if len(shape) < 2:
@@ -50,23 +50,23 @@ class Tensor(NamedTuple):
 
     @property
     def matrix(self) -> tuple[int, int] | None:
-        """[n, m] as low-rank compressors see it; None for a vector."""
+        """[n, m] as low-rank compressors reshape it; None for a vector."""
         if len(self.shape) < 2:
             return None
         return self.shape[0], self.elements // self.shape[0]
 
     def factor(self, rank: int, side: int) -> int:
-        """Elements of P (side 0) or of Q (side 1) of a matrix; a vector goes whole with either."""
+        """Return the elements of P (`side` 0) or Q (1) at `rank`; a vector is sent whole."""
         matrix = self.matrix
         return self.elements if matrix is None else min(rank, *matrix) * matrix[side]
 
 
 @dataclass(frozen=True)
 class Layers:
-    """A model that has the parameters of one in this list, and nothing else: to be replayed.
+    """A model for replays: it has the parameters of a listed model and no forward pass.
 
-    `of` is that one's name, `name` where it is empty. Of a parameter's rows one in `part` is
-    there; rows and columns alike are `narrower` times fewer. Of a bucket's bytes likewise.
+    `of` names the listed model; if it is empty, `name` does. Each parameter keeps one in `part` of
+    its rows; `narrower` divides both rows and columns. Buckets shrink in proportion.
     """
 
     has_no_forward: ClassVar[bool] = True
@@ -78,7 +78,7 @@ class Layers:
     of: str = ""
 
     def scale(self, shape: Shape, classes: int) -> float:
-        """Elements of this model over those of the one in the list."""
+        """Return the elements of this model over those of the listed model."""
         return 1 / (self.part * self.narrower**2)
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
@@ -98,9 +98,10 @@ class Layers:
 
 @cache
 def tensors(model: str, classes: int | None = None) -> tuple[Tensor, ...]:
-    """Parameters of `model` in the order of registration: the last is ready first.
+    """Return the parameters of `model` in order of registration; the last gradient is ready first.
 
-    `classes` are those of an image network, 1000 unless told. Unpredictable for any other name.
+    `classes` is the number of classes of an image network, 1000 by default. Raise Unpredictable for
+    an unknown name.
     """
     key = _key(model)
     if key not in _TABLES:
@@ -109,19 +110,20 @@ def tensors(model: str, classes: int | None = None) -> tuple[Tensor, ...]:
 
 
 def parameters(model: str) -> int:
-    """Elements of `model`'s gradient."""
+    """Return the number of elements of `model`'s gradient."""
     return sum(tensor.elements for tensor in tensors(model))
 
 
 def multiply_adds(model: str) -> int:
-    """Multiply-adds of one sample's forward pass."""
+    """Return the multiply-adds of one sample's forward pass."""
     return sum(tensor.multiply_adds for tensor in tensors(model))
 
 
 def least_s(model: str, flops: float, bytes_per_s: float) -> float:
-    """Least seconds of one sample's forward pass, where a device does so many at most.
+    """Return the least seconds of one sample's forward pass by the device's peak rates.
 
-    Each layer takes what its operations do, or its bytes (Williams et al., 2009, the roofline).
+    Each layer takes the longer of its operations and its memory traffic (roofline; Williams et al.,
+    2009).
     """
     return sum(
         max(2 * each.multiply_adds / flops, FLOAT_BYTES * each.moved / bytes_per_s)
@@ -130,7 +132,7 @@ def least_s(model: str, flops: float, bytes_per_s: float) -> float:
 
 
 def takes_images(model: str) -> bool:
-    """Tell whether a model's samples are images, all of one size; texts differ in length."""
+    """Return True if a model's samples are images of one size; texts differ in length."""
     return _key(model).startswith(IMAGE_MODELS)
 
 
@@ -154,7 +156,7 @@ def _torchvision(name: str, classes: int = 1000) -> tuple[Tensor, ...]:
 
 
 def _linear(name: str, inputs: int, outputs: int, tokens: int, beside: int = 0) -> list[Tensor]:
-    """Weight and bias; `beside` are multiply-adds that go before it in backward, of attention."""
+    """Return weight and bias; `beside` are attention's multiply-adds, first in backward."""
     weight = tokens * inputs * outputs + beside
     return [
         Tensor(f"{name}.weight", (outputs, inputs), weight),
@@ -167,7 +169,7 @@ def _norm(name: str, width: int, tokens: int) -> list[Tensor]:
 
 
 def _bert_layer(name: str, width: int, tokens: int) -> list[Tensor]:
-    scores = tokens * tokens * width  # of queries and keys; as many again with the values
+    scores = tokens * tokens * width  # products of queries and keys; the values need as many again
     return [
         *_linear(f"{name}.attention.query", width, width, tokens, scores),
         *_linear(f"{name}.attention.key", width, width, tokens),
@@ -181,10 +183,10 @@ def _bert_layer(name: str, width: int, tokens: int) -> list[Tensor]:
 
 
 def _bert(depth: int, width: int, vocabulary: int, tokens: int, heads: bool) -> tuple[Tensor, ...]:
-    """`heads` are those of pre-training, whose decoder is the word embedding itself.
+    """Return the parameters of a BERT; `heads` adds those of pre-training.
 
-    The decoder's multiply-adds are its bias's, as backward begins there; what a lookup costs is
-    next to nothing.
+    Their decoder is the word embedding itself. Its multiply-adds count for its bias, as backward
+    begins there. The cost of a lookup is negligible.
     """
     table = [
         Tensor("embeddings.word", (vocabulary, width), tokens * width),
@@ -208,7 +210,7 @@ def _bert(depth: int, width: int, vocabulary: int, tokens: int, heads: bool) -> 
 def _gpt2(
     depth: int, width: int, vocabulary: int, positions: int, tokens: int
 ) -> tuple[Tensor, ...]:
-    """The decoder is the embedding itself; its multiply-adds are the last norm's."""
+    """Return a GPT-2 whose decoder is the embedding; its multiply-adds are the last norm's."""
     table = [
         Tensor("wte", (vocabulary, width), tokens * width),
         Tensor("wpe", (positions, width), tokens * width),
@@ -227,7 +229,7 @@ def _gpt2(
 
 
 def _llama(depth: int, width: int, hidden: int, vocabulary: int, tokens: int) -> tuple[Tensor, ...]:
-    """Without biases; the output's weight is its own."""
+    """Return the parameters of a Llama without biases; the output has its own weight."""
     table = [Tensor("tok_embeddings", (vocabulary, width), tokens * width)]
     for layer in range(depth):
         name, scores = f"layers.{layer}", 2 * tokens * tokens * width

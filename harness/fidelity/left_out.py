@@ -2,15 +2,15 @@
 
 The computation of the model follows from the others, as the geometric mean over them. It scales
 with the operations and bytes of each layer at the device's data-sheet rates (`layers.least_s`) and
-with the batch. If a batch is unknown, only image models predict image models and only text models
-predict text models, with equal batches.
+with the batch. If a batch is unknown, image models predict only image models and text models only
+text models, with equal batches.
 
-A constant whose source names the model is fitted again to cells of other models. These cells are
-of the constant's own table and metric; if there are none, of any metric that was an input of the
-model. If no such cell exists, the constant stays and is named, and the model is not pooled. The
+A constant whose source names the model is fitted again to cells of other models. These cells come
+from the constant's own table and metric; if there are none, from any metric that was an input of
+the model. If no such cell exists, the constant stays and is named, and the model is not pooled. The
 same holds for a computation that was itself read from the model's. Compression costs belong to the
-device and stay. Errors with and without the model are of the same cells: those of the model that
-count. Cells of several models and further cells take no part.
+device and stay. Both errors, with and without the model's inputs, cover the same cells: the model's
+cells that count. Cells of several models and further cells take no part.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ class LeftOut(NamedTuple):
 def leave_one_out(
     kind: type[Predictor], bed: Bench, cells: Sequence[Measurement]
 ) -> Iterator[LeftOut]:
-    """Yield every model of a testbed that has the computation of at least two models."""
+    """Yield the result of each model of a testbed with computations of at least two models."""
     models = sorted({model for model, _ in bed.computes})
     for model in models if len(models) > 1 else ():
         own = [c for c in cells if _key(c.model) == model and bed.standing(c)[0] == "counts"]
@@ -90,8 +90,8 @@ def _cells_of_others(
 ) -> list[Measurement]:
     """Return cells of other models whose table and metric were an input of `model`.
 
-    If any of them is of the table that `source` names, return only those. Cells that the testbed
-    leaves out are no candidates.
+    If some of them are from the table that `source` names, return only those. Cells that the
+    testbed leaves out never qualify.
     """
     inputs = {
         (cell.id, cell.metric)
@@ -110,7 +110,7 @@ def _fitted(
     known: Sequence[Measurement],
     cells: Sequence[Measurement],
 ) -> float:
-    """Return the value with the least mean square error of logarithms over the cells `known`."""
+    """Return the value of `constant` with the least mean square log error over cells `known`."""
     start, most = bed[constant], 1.0 if constant == "efficiency" else inf
 
     def error(logarithm: float) -> float:
@@ -133,7 +133,7 @@ def _fitted(
 def _others(bed: Bench, model: str, run: str) -> list[tuple[str, Compute]]:
     """Return the computations of other models that were not read from `model`.
 
-    Those of the same run are preferred.
+    If some of them are of the same run, return only those.
     """
     own = bed.computes[model, run]
     known = [
@@ -148,7 +148,7 @@ def _others(bed: Bench, model: str, run: str) -> list[tuple[str, Compute]]:
 
 
 def _by_layers(bed: Bench, own: Compute, model: str, others: list[tuple[str, Compute]]) -> Compute:
-    """Return the computation of `model` at the share of the data-sheet rates that others reach."""
+    """Return the computation of `model` at the share of data-sheet rates that others reach."""
     rates = [bed[name] if name in bed.constants else most for name, most in DATA_SHEET.items()]
 
     def seconds(side: str) -> float:
@@ -172,7 +172,7 @@ def _key(model: str) -> str:
 
 
 def show_left_out(console: Console, models: Iterable[LeftOut]) -> None:
-    """Print a line for each model as it is ready, then the models that kept no constant pooled."""
+    """Print a line per model as it is ready, then the pool of all models that kept no constant."""
     found = []
     for each in models:
         found.append(each)

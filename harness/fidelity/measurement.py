@@ -1,7 +1,7 @@
-"""Published measurements, one a row of a CSV: cells of a paper's tables, or rows of a benchmark.
+"""Published measurements in CSV files: cells of a paper's tables, or rows of a benchmark.
 
-`study fidelity` and `harness.calibrate` read them. A file can come from anybody, so its size,
-columns and numbers are checked before anything is predicted.
+`study fidelity` and `harness.calibrate` read them. Anybody may have written a file, so its size,
+columns and numbers are checked first.
 """
 
 import csv
@@ -20,7 +20,7 @@ ROW_COLUMNS = (
     "source", "id", "stack", "operation", "workers", "network", "rtt_ms", "rate_mbit", "bytes",
     "method", "metric", "value", "unit", "statistic", "origin",
 )  # fmt: skip
-NOT_NUMBERS = ("N/A", "NA", "")  # of a cell's value
+NOT_NUMBERS = ("N/A", "NA", "")  # texts of `value` that mean no number
 RANGES = {  # of the numbers in benchmark rows
     "workers": (2, 10_000),
     "rtt_ms": (0, 60_000),
@@ -34,7 +34,7 @@ LOSS = re.compile(r"\bloss (\d{1,2}(?:\.\d{1,6})?) ?%")  # below 100
 
 
 class Unpredictable(ValueError):
-    """A measurement is of a kind that is predicted, but one of its conditions is unknown."""
+    """A measurement of a predictable kind with a condition that is unknown."""
 
 
 class BadMeasurement(ValueError):
@@ -42,9 +42,9 @@ class BadMeasurement(ValueError):
 
 
 class Measurement(NamedTuple):
-    """One published figure. A text that the source does not give is "", a number None."""
+    """One published number. If the source does not give a text it is "", a number None."""
 
-    paper: str  # or the source of a benchmark
+    paper: str  # or the benchmark's source
     id: str  # table, figure or place in the text
     model: str
     dataset: str
@@ -56,7 +56,7 @@ class Measurement(NamedTuple):
     unit: str
     origin: str
     text: str = ""  # the value as it is in the file
-    stack: str = ""  # from here on only rows of benchmarks have values
+    stack: str = ""  # only benchmark rows have this and the following fields
     operation: str = ""
     rtt_ms: float | None = None
     rate_mbit: float | None = None
@@ -65,14 +65,14 @@ class Measurement(NamedTuple):
 
     @property
     def loss(self) -> float:
-        """Share of packets lost one way, which `network` gives as "loss 0.1 %"."""
+        """Share of packets lost in one direction, which `network` gives as "loss 0.1 %"."""
         found = LOSS.search(self.network)
         return float(found[1]) / 100 if found else 0.0
 
 
 @dataclass(frozen=True)
 class Selector:
-    """The measurements whose columns have these values, whatever the other columns have."""
+    """A filter for measurements: the named columns must have these values."""
 
     columns: Mapping[str, Any]
 
@@ -90,7 +90,7 @@ class Selector:
 
 
 def first(measurements: Iterable[Measurement], **columns: str) -> Measurement | None:
-    """Return the first measurement with these columns, or None."""
+    """Return the first measurement whose columns have these values, or None."""
     return next(filter(Selector(columns).takes, measurements), None)
 
 
@@ -142,7 +142,7 @@ def _cell(where: str, texts: dict[str, str]) -> Measurement:
         try:
             value = float(text)
         except ValueError:
-            value = None if text.isalpha() else nan  # "two" is a word of the running text
+            value = None if text.isalpha() else nan  # a word such as "two" is no number
     if value is not None and not isfinite(value):
         allowed = ", ".join(map(repr, NOT_NUMBERS))
         raise BadMeasurement(

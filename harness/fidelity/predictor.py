@@ -17,25 +17,25 @@ from harness.studies import modules
 
 
 class Predictor(ABC):
-    """One rule for each metric of a paper; a rule predicts a cell in the cell's unit."""
+    """Base class of a paper's predictor: one rule per metric predicts cells in their unit."""
 
     paper: ClassVar[str]  # value of the column `paper` of its cells
     title: ClassVar[str]  # in figures
-    compares: ClassVar[Mapping[str, str]] = {}  # tables that compare methods: the metric of each
+    compares: ClassVar[Mapping[str, str]] = {}  # metric of each table that compares methods
 
     def __init__(self, bench: Bench, cells: Sequence[Measurement]) -> None:
-        """`cells` are all cells of the paper: some are published relative to others."""
+        """Keep the bench and all the paper's cells, as some are published relative to others."""
         self.bench, self.cells = bench, cells
 
     @classmethod
     def published(cls) -> list[Measurement]:
-        """Return all cells that the paper published, timing or not; `BadMeasurement`."""
+        """Return all cells of published.csv; raise `BadMeasurement` if one cannot be read."""
         return read(cls._folder() / "published.csv")
 
     @classmethod
     @cache
     def own_bench(cls) -> Bench:
-        """Load the testbed of the paper."""
+        """Return the testbed of the paper; it is read once."""
         return load_bench(cls._folder() / "testbed.yaml")
 
     @classmethod
@@ -45,14 +45,14 @@ class Predictor(ABC):
     @property
     @abstractmethod
     def _rules(self) -> Mapping[str, Callable[[Measurement], float | None]]:
-        """Return the rules by metric."""
+        """The prediction rule of each metric."""
 
     def predict(self, cell: Measurement) -> float | None:
-        """Predict a cell in its unit; None if its metric is no time, rate or ratio of them."""
+        """Predict a cell in its unit; return None if its metric is no time, rate or ratio."""
         rule = self._rules.get(cell.metric)
         return None if rule is None else rule(cell)
 
 
 def predictors() -> dict[str, type[Predictor]]:
-    """Return the predictors of all studies that have one, by paper."""
+    """Return the predictor class of each paper that has one, by the paper's name."""
     return {module.PREDICTOR.paper: module.PREDICTOR for module in modules("predictor")}

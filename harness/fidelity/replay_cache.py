@@ -1,8 +1,8 @@
-"""What replays said, kept on this machine: the same sources are asked the same thing once.
+"""Cache of replay results on this machine, so that equal code repeats no replay.
 
-A replay is a function of what is asked and of the code: it draws nothing and times nothing. An
-answer is a file in `replays/` of the folder where what is made once is kept. Its name is a digest
-of the question and of all that decides the answer, so what an older state said is never read.
+A replay depends on its question and on the code alone: it draws no random numbers and measures no
+time. Each result is a file in `replays/` of the cache folder. Its name is a digest of the question
+and of all sources, so that results of older code are never read.
 """
 
 import hashlib
@@ -25,9 +25,10 @@ LIBRARIES = ("torch", "torchvision", "numpy", "pandas")
 
 
 def kept(question: str, answer: Callable[[], Rows]) -> Rows:
-    """`answer()`, numbers in rows of equal length, or what it was when this was last asked.
+    """Return the cached rows for `question`, or call `answer` and store its rows.
 
-    Where nothing can be kept, or what was kept is not whole, it is asked.
+    `answer` must return floats in rows of equal length. Call it also if the cached file is damaged;
+    ignore it if the result cannot be stored.
     """
     digest = hashlib.blake2b(f"{_sources()} {question}".encode(), digest_size=16).hexdigest()
     place = cache_folder(None) / "replays" / f"{digest}.json"
@@ -43,7 +44,7 @@ def kept(question: str, answer: Callable[[], Rows]) -> Rows:
 
 
 def _are_rows(found: object) -> bool:
-    """True for lists of numbers, all of one length."""
+    """Return True for a list of lists of floats, all of one length."""
     if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
         return False
     kinds = {type(value) for row in found for value in row}
@@ -52,7 +53,7 @@ def _are_rows(found: object) -> bool:
 
 @cache
 def _sources() -> str:
-    """Digest of the code, of the configuration and of the libraries that replays are made of."""
+    """Return a digest of the code, the configuration and the library versions used by replays."""
     places = [*(ROOT / name for name in PACKAGES), *folders()]
     found = hashlib.blake2b(digest_size=16)
     for path in sorted(each for place in places for each in place.rglob("*.*")):

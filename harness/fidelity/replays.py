@@ -1,4 +1,4 @@
-"""One iteration of a method on a testbed: steps of its replay in virtual time."""
+"""Predict one iteration of a method on a testbed by replaying its steps in virtual time."""
 
 import json
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from harness.workloads.models.base import Times
 from profiles.static import Static
 
 ALL_MB = 1e6  # all tensors in one bucket
-FOREVER_S = 3600.0  # between looks at a network that does not change
+FOREVER_S = 3600.0  # update period of a network that does not change
 ASKED = ("network=simulated", "dataset=synthetic", "emulation.compute=replay", "network.alike=true",
          f"network.update_s={FOREVER_S}", f"network.sample_s={FOREVER_S}", "steps=1",
          "network.timeline_steps=0", "network.repeat=0", "network.operation_s=0")  # fmt: skip
 
 
 class ReplayJob(NamedTuple):
-    """A model on some machines."""
+    """A model, its computation time, and the cluster to replay it on."""
 
     model: str
     compute: Compute
@@ -44,12 +44,12 @@ class ReplayedMethod(NamedTuple):
     density: float = 1.0
     cost: Cost = ()
     overlap: Literal["per_bucket", "after_backward"] = "per_bucket"
-    bucket_mb: float | None = None  # None: DDP's own
+    bucket_mb: float | None = None  # None: DDP's default
     fusion: Literal["uncompressed", "compressed"] = "uncompressed"
-    hooks: Literal["wait"] | None = None  # None: as the compressor does
-    interference: float = 1.0  # of compression in hooks
-    turn: int = 1  # steps until it does the same again
-    part: int = 1  # of a tensor's elements one in so many is there, with links as much slower
+    hooks: Literal["wait"] | None = None  # None: the compressor's default
+    interference: float = 1.0  # slowdown of compression in hooks
+    turn: int = 1  # steps in a cycle of the method
+    part: int = 1  # keep 1 / part of each tensor, and slow links alike
 
 
 class Iteration(NamedTuple):
@@ -66,13 +66,13 @@ class Iteration(NamedTuple):
 
 
 def iteration(job: ReplayJob, method: ReplayedMethod) -> Iteration:
-    """The mean of the steps in which it does everything once."""
+    """Return the mean iteration over one full cycle (`method.turn` steps) of the method."""
     return Iteration(*(fmean(column) for column in zip(*steps(job, method), strict=True)))
 
 
 @cache
 def steps(job: ReplayJob, method: ReplayedMethod) -> Sequence[Iteration]:
-    """Each of these; the first step of a replay, in which a layout is new, is none of them."""
+    """Return each step of one cycle, cached; the first replayed step is dropped as warm-up."""
     question = f"{job} {method} {json.dumps(_base().deciding)}"
     return [Iteration(*row) for row in kept(question, partial(_replayed, job, method))]
 
@@ -87,7 +87,7 @@ def _replayed(job: ReplayJob, method: ReplayedMethod) -> list[Iteration]:
 
 
 def all_reduce_s(cluster: Cluster, nbytes: float) -> float:
-    """Seconds of one all-reduce of `nbytes`, alone on the network."""
+    """Return the seconds of one all-reduce of `nbytes` on an otherwise idle network."""
     return float(_costs(cluster).all_reduce(0.0, round(nbytes), cluster.workers))
 
 
@@ -122,7 +122,7 @@ def _run(job: ReplayJob, method: ReplayedMethod) -> Run:
 
 
 def _on(cluster: Cluster) -> Run:
-    """A run on these machines, of no model yet."""
+    """Return a run on this cluster; it has no model of its own yet."""
     run, shared = _base(), min(cluster.workers, cluster.per_node)
     told = {"efficiency": cluster.efficiency, "alpha_s": cluster.alpha_s, **dict(cluster.settings)}
     if isinstance(told.get("efficiencies"), tuple):

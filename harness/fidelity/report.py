@@ -22,7 +22,7 @@ WIDTHS = {"model": 22, "operation": 22, "method": 34, "network": 34}  # longer t
 
 
 def number(value: float | None) -> str:
-    """Format a figure: 0.0123, 1.234, 12.34, 123.4, 12345; "" for None."""
+    """Format a number with four digits: 0.0123, 1.234, 12.34, 12345; "" for None."""
     if value is None:
         return ""
     return f"{value:.0f}" if abs(value) >= 10**DIGITS else f"{value:.{DIGITS}g}"
@@ -45,7 +45,7 @@ def constants(console: Console, bench: Bench) -> None:
 
 
 def cells(console: Console, name: str, rows: Sequence[Assessed]) -> None:
-    """Print every measurement, and below them by number why some do not count."""
+    """Print every measurement, then the numbered reasons why some do not count."""
     of_benchmarks = any(row.cell.operation for row in rows)
     subject = ("operation", "bytes") if of_benchmarks else ("model",)
     columns = ("id", *subject, "network", "workers", "method", "metric", "unit")
@@ -67,7 +67,7 @@ def cells(console: Console, name: str, rows: Sequence[Assessed]) -> None:
 
 
 def distances(console: Console, rows: Sequence[Assessed]) -> None:
-    """Print absolute errors by table: of the cells that count, and of all predictions."""
+    """Print absolute errors by table, for the cells that count and for all predictions."""
     both = ("count", "median", "p90", "worst", "all: count", "median", "p90", "worst")
     table = _table("absolute errors (%), by table", "table", *both)
     kinds: dict[str, list[Assessed]] = {}
@@ -83,7 +83,7 @@ def distances(console: Console, rows: Sequence[Assessed]) -> None:
 
 
 def orders(console: Console, found: dict[tuple[str, str], float]) -> None:
-    """Print how close the order of each model's methods is to the published order."""
+    """Print how well predictions keep the published order of each model's methods."""
     title = "order of a model's cells (Spearman), also of those left out"
     table = _table(title, "table", "model", "rho")
     for (name, model), rho in found.items():
@@ -97,9 +97,9 @@ def pooled(label: str, found: Distance) -> str:
 
 
 def benchmark(console: Console, benches: Sequence[Bench], rows: Sequence[Assessed]) -> None:
-    """Print constants, rows and distances of every bench that takes some of the rows.
+    """Print constants, rows and distances of every bench that has some of the rows.
 
-    Rows of two benches are never pooled.
+    Benches are never pooled.
     """
     for bench in benches:
         if own := [row for row in rows if row.bench == bench.name]:
@@ -128,7 +128,7 @@ def _distance(found: Distance) -> list[str]:
 
 
 def _standing(row: Assessed, reasons: list[str]) -> str:
-    """Return `yes`, or the number of the reason why not among `reasons`."""
+    """Return `yes`, or the standing and the number of its reason, which is added to `reasons`."""
     further = ", further" if row.further else ""
     if row.standing == "counts":
         return "yes" + further
