@@ -1,7 +1,7 @@
-"""The backends of torch's process groups: what a run may choose, and facts about each.
+"""Facts about torch's collective backends (gloo, nccl), and which of them a run may choose.
 
-Every other module asks here. `harness.engine.exchange.backends` has the code of their collectives.
-This module needs no torch.
+All modules that depend on the backend read them here. The code of the collectives is in
+`harness.engine.exchange.backends`. This module does not import torch.
 """
 
 from collections.abc import Mapping
@@ -13,24 +13,24 @@ BackendChoice = Literal["auto", "gloo", "nccl"]
 
 @dataclass(frozen=True)
 class BackendFacts:
-    """One backend: where it sends from, how its processes look, and the shape of its costs."""
+    """Facts about one backend: its device, its traces in a process, and its message sizes."""
 
     name: str
-    device_type: str  # cpu | cuda: of the tensors that it sends
+    device_type: str  # cpu | cuda: where its tensors are
     shares_gpus: bool  # True if several ranks may compute on one GPU
-    threads: tuple[str, ...]  # beginnings of the names of its threads
-    variables: tuple[str, ...]  # of the environment, which name the network interface
-    size_mismatch: str  # in its last words, if ranks bring collectives of unlike sizes
-    segment_bytes: int  # most that an all-reduce sends and adds up at a time; 0 if it is pipelined
-    segments_per_rank: int  # least number of segments of each rank's part of an all-reduce
-    segments_under_way: int  # segments that a rank sends at a time
-    chunk_bytes: int  # that the all-gather passes on at a time
+    threads: tuple[str, ...]  # prefixes of its threads' names
+    variables: tuple[str, ...]  # environment variables that select the network interface
+    size_mismatch: str  # text in its abort message if collectives differ in size
+    segment_bytes: int  # largest segment of an all-reduce; 0 if it is pipelined
+    segments_per_rank: int  # fewest segments of each rank's part of an all-reduce
+    segments_under_way: int  # segments in flight per rank
+    chunk_bytes: int  # unit that the all-gather forwards
 
 
-# Its all-reduce is a ring of segments (gloo/allreduce.h, kMaxSegmentSize). Its broadcast is a
+# Gloo's all-reduce is a ring of segments (gloo/allreduce.h, kMaxSegmentSize). Its broadcast is a
 # binomial tree of whole messages, all sends of a rank at once (gloo/broadcast.cc). Its reduce is a
 # ring in which every rank sends all segments but two, and then a gather (gloo/reduce.cc). The
-# all-gather is our own: chunks are small enough to pipeline, and large enough to send.
+# all-gather is ours: its chunks are small enough to pipeline and large enough to send efficiently.
 BETWEEN_CPUS = BackendFacts(
     name="gloo",
     device_type="cpu",
@@ -43,8 +43,8 @@ BETWEEN_CPUS = BackendFacts(
     segments_under_way=2,
     chunk_bytes=512 * 1024,
 )
-# Its collectives are pipelined rings. It cannot send both ways between two ranks in an order that
-# only the data decides, so messages of pipelines go between CPUs whatever the device.
+# NCCL's collectives are pipelined rings. Two ranks cannot send to each other in an order that
+# depends on the data, so pipeline stages use gloo on any device.
 BETWEEN_GPUS = BackendFacts(
     name="nccl",
     device_type="cuda",
@@ -61,6 +61,6 @@ BACKENDS: Mapping[str, BackendFacts] = {each.name: each for each in (BETWEEN_CPU
 
 
 def backend_for(device_type: str, choice: str = "auto") -> BackendFacts:
-    """Return the backend of `choice`; auto takes the one for tensors on `device_type`."""
+    """Return the backend named `choice`; "auto" picks the one for tensors on `device_type`."""
     fitting = BETWEEN_GPUS if device_type == BETWEEN_GPUS.device_type else BETWEEN_CPUS
     return fitting if choice == "auto" else BACKENDS[choice]

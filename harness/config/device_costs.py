@@ -1,4 +1,4 @@
-"""What compression costs a device, in place of what it takes here: `network/device`."""
+"""Compression costs of an emulated device (`network/device`), used instead of measured times."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,43 +8,44 @@ from typing import Any, NamedTuple
 from profiles.limits import check_between
 
 MOST = 1e9
-OTHER = "other"  # of every compressor that a device's costs do not name
-SOURCE = "source"  # where a cost is from: a text
+OTHER = "other"  # key of the costs of all unlisted compressors
+SOURCE = "source"  # key of a text on the origin of the costs
 Shape = Sequence[int]
 
 
 class Cost(NamedTuple):
-    """Cost model of one bucket's compression, on the device, in microseconds and nanoseconds.
+    """Cost model of compressing one bucket on a device; fields are in microseconds or nanoseconds.
 
-    A matrix is a parameter of two dimensions or more, [n, m] with n its first; its factors have
-    r = min(rank, n, m) columns.
+    A matrix is a parameter with two or more dimensions, viewed as [n, m] where n is its first one.
+    Its factors have r = min(rank, n, m) columns.
     """
 
-    bucket_us: float = 0.0  # once
-    matrix_us: float = 0.0  # for each matrix: what is launched for it
-    column_us: float = 0.0  # for each column of a factor: its part of a QR decomposition
-    element_ns: float = 0.0  # for each element of the gradient: passes over memory
-    rank_ns: float = 0.0  # for each element of a matrix, times r: its products with factors
-    # Of a parameter of n elements whose threshold is sought anew, for each element:
-    sort_ns: float = 0.0  # times log2(n), where all are sorted
-    partition_ns: float = 0.0  # where they are partitioned
+    bucket_us: float = 0.0  # once per bucket
+    matrix_us: float = 0.0  # per matrix: kernel launches
+    column_us: float = 0.0  # per column of a factor: QR decomposition
+    element_ns: float = 0.0  # per element of the gradient: passes over memory
+    rank_ns: float = 0.0  # per element of a matrix and r: products with its factors
+    # Per element of a parameter of n elements whose threshold is searched:
+    sort_ns: float = 0.0  # times log2(n), if the search sorts
+    partition_ns: float = 0.0  # if the search partitions
 
 
 @dataclass(frozen=True)
 class Given:
-    """Cost of a compressor in emulated seconds."""
+    """Cost model of one compressor, with the scale that converts it to emulated seconds."""
 
     cost: Cost
-    scale: float = 1.0  # emulated seconds, of one of the device
-    represented: int | None = None  # elements of the model stood in for; None: its own
+    scale: float = 1.0  # emulated seconds per second of the device
+    represented: int | None = None  # elements of the original model; None without a stand-in
 
     def seconds(
         self, elements: int, shapes: Sequence[Shape] = (), rank: int = 0, of: int | None = None
     ) -> float:
-        """Seconds for a bucket of so many elements, with parameters of these `shapes`.
+        """Return the emulated seconds to compress a bucket of `elements`, without threshold search.
 
-        Where the model is a stand-in, whose own elements are `of`, an element costs what those cost
-        that it represents; buckets and matrices are as many as there are.
+        `shapes` are the bucket's parameters, `rank` the rank of their factors. If the model is a
+        stand-in with `of` elements, the cost per element is multiplied by `represented / of`. The
+        number of buckets and matrices is not scaled.
         """
         cost, stands_for = self.cost, self.represented / of if self.represented and of else 1.0
         matrices = [(s[0], prod(s[1:])) for s in shapes if len(s) > 1]
@@ -55,7 +56,10 @@ class Given:
         return self.scale * (1e-6 * us + 1e-9 * stands_for * ns)
 
     def search_s(self, searched: Mapping[str, Sequence[int]], of: int | None = None) -> float:
-        """Seconds to seek thresholds among so many elements each, by `sort` or `partition`."""
+        """Return the emulated seconds to find thresholds, for a stand-in model of `of` elements.
+
+        `searched` has the sizes of the searched parameters by method, "sort" or "partition".
+        """
         stands_for = self.represented / of if self.represented and of else 1.0
         sizes = {how: [stands_for * size for size in each] for how, each in searched.items()}
         ns = self.cost.sort_ns * sum(n * log2(n) for n in sizes.get("sort", ()))
@@ -65,7 +69,11 @@ class Given:
     def charge(
         self, compressor: Any, shapes: Mapping[str, Shape], density: float, step: int, of: int
     ) -> float:
-        """Seconds of a bucket with parameters of these `shapes`, of a gradient of `of` elements."""
+        """Return the emulated seconds `compressor` takes for one bucket, with its threshold search.
+
+        `shapes` are the bucket's parameters by name; `of` is the number of elements of the
+        gradient.
+        """
         rank, each = getattr(compressor, "rank", 0), list(shapes.values())
         if rank is None:
             rank = nearest_rank(each, density)
@@ -75,9 +83,10 @@ class Given:
 
 
 def nearest_rank(shapes: Sequence[Shape], density: float) -> int:
-    """The rank at which both factors of matrices of these shapes have that share of their elements.
+    """Return the rank at which the factors have about `density` of the matrices' elements, >= 1.
 
-    What a compressor of density's rank takes, but for its rounding and its vectors.
+    A compressor that derives its rank from the density also rounds and counts vectors; this does
+    not.
     """
     sizes = [(shape[0], prod(shape[1:])) for shape in shapes if len(shape) > 1]
     sides = sum(n + m for n, m in sizes)
@@ -85,7 +94,7 @@ def nearest_rank(shapes: Sequence[Shape], density: float) -> int:
 
 
 def given(compressor: str, device: Mapping[str, Any], scale: float) -> Given | None:
-    """Cost on `device` of the compressor in the file of that name; None: measured here."""
+    """Return the cost of `compressor` (a file of compressors/) on `device`; None: measure it."""
     costs = device.get("costs") or {}
     told = costs.get(compressor, costs.get(OTHER))
     if told is None:
@@ -94,12 +103,12 @@ def given(compressor: str, device: Mapping[str, Any], scale: float) -> Given | N
 
 
 def file_of(compressor: object) -> str:
-    """Name of the file of compressors/ that a compressor's class is in."""
+    """Return the name of the module in compressors/ that defines the compressor's class."""
     return type(compressor).__module__.rpartition(".")[2]
 
 
 def check(device: Any) -> None:
-    """ValueError for what is no device's name and costs, by its key."""
+    """Raise ValueError, naming the key, unless `device` is a section of a name and valid costs."""
     if not isinstance(device, Mapping) or not {"costs"} <= set(device) <= {"name", "costs"}:
         raise ValueError(
             f"device must be a section with name and costs, got {device!r}; "

@@ -1,4 +1,4 @@
-"""The halves of a dumbbell, as any network of that shape checks them."""
+"""Checks of the two halves of a dumbbell, shared by all networks of that shape."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from profiles.limits import check_profile, check_whole
 
 
 def check_halves(left: int | None, access: Any) -> None:
-    """Raise ValueError for what no dumbbell has: nodes on the left, the profile of access links."""
+    """Raise ValueError unless `left` (node count) and `access` (profile of its links) are valid."""
     if left is not None:
         check_whole(1, left=left)
     if access is not None:
@@ -16,7 +16,7 @@ def check_halves(left: int | None, access: Any) -> None:
 
 
 def check_nodes(nodes: int, left: int | None) -> None:
-    """Raise ValueError unless both halves get nodes."""
+    """Raise ValueError unless each half has at least one of the `nodes`."""
     if nodes < 2:
         raise ValueError(f"a dumbbell needs at least 2 nodes, got {nodes}")
     if left is not None:
@@ -24,5 +24,8 @@ def check_nodes(nodes: int, left: int | None) -> None:
 
 
 def on_left(nodes: int, left: int | None) -> int:
-    """Number of nodes on the left: `left`, or half of `nodes`, rounded up."""
+    """Return the number of nodes on the left:
+
+    `left`, or half of `nodes` rounded up if it is None.
+    """
     return left or (nodes + 1) // 2

@@ -1,6 +1,6 @@
-"""Virtual time in place of packets: at scale=laptop, where a machine forbids namespaces.
+"""Replacement of packets by virtual time at scale=laptop, on machines that forbid namespaces.
 
-A network that was asked for by name, or that the command sweeps over, is never replaced.
+A network that the user chose by name, or that the command sweeps over, is never replaced.
 """
 
 from typing import Any, NamedTuple
@@ -14,20 +14,20 @@ SCALE = "laptop"
 
 
 class Fallback(NamedTuple):
-    """A choice of `network`."""
+    """A choice of `network` that replaces another one."""
 
     network: str
-    in_place_of: str  # the choice it replaces, and what forbids that
+    in_place_of: str  # the replaced choice, and why it cannot run
 
 
 def fallback_of(settings: Settings, hydra: Any) -> Fallback | None:
-    """Virtual network to replace that of `settings`; None where nothing is to be replaced."""
+    """Return the virtual network that must replace the network of `settings`; None if none must."""
     if settings["scale.name"] != SCALE:
         return None
     try:
         network = settings.build("network")
     except BadSetting:
-        return None  # which the check will tell
+        return None  # the check of the run reports it
     twin = getattr(network, "twin", "")
     if not twin or _insists(list(hydra.overrides.task), twin) or not (refusal := network.refusal()):
         return None
@@ -35,7 +35,7 @@ def fallback_of(settings: Settings, hydra: Any) -> Fallback | None:
 
 
 def _insists(overrides: list[str], twin: str) -> bool:
-    """True if an override chooses the network, or sets what only real packets have."""
+    """Return True if an override chooses the network, or sets a key that its virtual twin lacks."""
     known = {f"network.{key}" for key in parts.choices("network")[twin] if key != "_target_"}
     parsed = OverridesParser.create().parse_overrides(overrides)
     keys = {override.key_or_group for override in parsed}

@@ -1,4 +1,4 @@
-"""Hydra plugin that adds the choices of studies and of the user; importing it registers it."""
+"""Hydra plugin that adds the choices of studies and of the user. Importing it registers it."""
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.plugins import Plugins
@@ -8,13 +8,14 @@ from harness.config.search_path import CONF, folders
 
 
 class StudiesSearchPath(SearchPathPlugin):
-    """Appends every folder of `search_path.folders` where Hydra composes conf/, and nowhere else.
+    """Plugin that appends the folders of `search_path.folders` if Hydra composes our conf/.
 
-    Hydra asks plugins for every application of the process, such as a user's own.
+    Hydra also asks plugins for other applications in the process, such as the user's own. Their
+    search paths stay as they are.
     """
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Append the folders in their order; of two choices of one name the first counts."""
+        """Append the folders in order. If two of them have a choice of one name, the first wins."""
         if str(CONF) in [element.path for element in search_path.get_path()]:
             for folder in folders():
                 if folder != CONF:

@@ -1,7 +1,7 @@
 """Plain keys of a run and its sections, with their types and ranges.
 
-`harness.config.settings` checks a command line against them before it builds any part. Importing
-this file needs no torch.
+`harness.config.settings` checks a command line against them before it builds any part. This module
+does not import torch.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from harness.config.typed import MOST_WORKERS, Must, is_path, require
 if TYPE_CHECKING:
     from compressors.base import Compressor
 
-BETA_2 = 0.999  # as conf/config.yaml has it
+BETA_2 = 0.999  # default in conf/config.yaml
 
 Whole = Annotated[int, Must("a whole number in [0, 2^32)", lambda n: 0 <= n < 2**32)]
 Count = Annotated[int, Must("a whole number in [1, 2^32)", lambda n: 1 <= n < 2**32)]
@@ -45,16 +45,16 @@ Path = Annotated[str, Must("a path", lambda path: is_path(path))]
 
 @dataclass(frozen=True)
 class Target:
-    """Quality that a run is timed to."""
+    """Target quality of a run: a metric, its value, and if the run ends when it is reached."""
 
-    metric: str | None  # None: the data set's
+    metric: str | None  # None: the metric of the data set
     value: float | None
-    ends_run: bool  # at the first evaluation that meets it
+    ends_run: bool  # True: the first evaluation that reaches it ends the run
 
 
 @dataclass(frozen=True)
 class Optimizer:
-    """Settings of the optimizer, of every rank or of the server."""
+    """Settings of the optimizer that each rank, or the parameter server, uses."""
 
     kind: Literal["sgd", "adam", "adamw"]
     lr: Rate
@@ -70,40 +70,40 @@ class Optimizer:
         require(hasattr(self.schedule, "factor"), "optimizer.schedule", self.schedule, told)
 
     def rate(self, step: int, steps: int) -> float:
-        """Learning rate of `step` of 0 .. `steps` - 1."""
+        """Return the learning rate of `step`, which counts from 0 to `steps` - 1."""
         return self.lr * self.schedule.factor(step, steps)
 
 
 @dataclass(frozen=True)
 class Emulation:
-    """Settings of the emulated device and of how fast time goes by."""
+    """Settings of the emulated device and of the speed of emulated time."""
 
     dilation: Dilation  # real seconds per emulated second
     compute: Literal["measured", "paced", "replay"]
-    compression: Literal["device", "own"] | None  # None: of the device, where that is emulated
-    hooks: Literal["wait"] | None  # None: the compressor's
+    compression: Literal["device", "own"] | None  # None: "device" if it is emulated
+    hooks: Literal["wait"] | None  # None: as the compressor needs
     interference: Slowdown
-    priority: Literal["auto", "none"] = "auto"  # of ranks over other programs
+    priority: Literal["auto", "none"] = "auto"  # auto: ranks run before other programs
 
     @property
     def prefers_ranks(self) -> bool:
-        """True if ranks run before other programs, as far as this user may arrange it."""
+        """True if ranks get priority over other programs, as far as the user's rights allow it."""
         return self.priority == "auto" and not self.is_measured
 
     @property
     def is_measured(self) -> bool:
-        """Computation takes what it takes here."""
+        """True if computation takes its real time on this machine."""
         return self.compute == "measured"
 
     @property
     def is_replay(self) -> bool:
-        """Nothing is computed: what is exchanged is noise of true shapes."""
+        """True if nothing is computed and ranks exchange random gradients of the true shapes."""
         return self.compute == "replay"
 
     def lanes(self, compressor: "Compressor", is_emulated: bool) -> Lanes:
-        """Lanes of an exchange; settings that are null are the compressor's choice.
+        """Return how compression shares the device; `compressor` decides the null settings.
 
-        A device that is not emulated shares itself out.
+        `is_emulated` tells if the device is emulated. A real device schedules its work itself.
         """
         where, waits = self.compression, compressor.waits or self.hooks == "wait"
         on_device = is_emulated if where is None else where == "device"
@@ -112,10 +112,10 @@ class Emulation:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Real seconds."""
+    """Time limits of a run, in real seconds."""
 
     start_s: Seconds
-    exchange_s: Seconds | None  # None: by size
+    exchange_s: Seconds | None  # None: depends on the size of messages
     stop_s: Seconds
     run_s: Seconds
 
@@ -124,16 +124,16 @@ class Timeouts:
 class RunKeys:
     """Keys of a run that belong to no section."""
 
-    seed: Whole  # of weights, batches and compressor
-    network_seed: Whole  # of what the network does at random
+    seed: Whole  # for weights, batches and compressor
+    network_seed: Whole  # for random events of the network
     workers: Workers
     workers_per_node: Count
     steps: Count
     batch_size: Count  # per worker and micro-batch
-    accumulate: Count  # micro-batches of a step
+    accumulate: Count  # micro-batches per step
     precision: Literal["float32", "bf16"]
     device: Literal["auto", "cpu", "cuda"]
-    backend: BackendChoice  # of collectives over packets
+    backend: BackendChoice  # for collectives over packets
     eval_every: Count
     checkpoint_every: Whole | None  # 0: only at the end; None: never
     initial_weights: Path | None
@@ -141,7 +141,7 @@ class RunKeys:
     error_feedback: bool
     residual_decay: Share
     overlap: Literal["per_bucket", "after_backward"]
-    full_bucket_mb: BucketSize | None  # of a stand-in its original's; 0: every tensor is one
-    fusion: Literal["uncompressed", "compressed"]  # what fills a bucket
-    agree: Literal["local", "min", "mean"]  # whether workers agree on one density
-    reuse_training: bool  # of an equal run, where the network has no say in it
+    full_bucket_mb: BucketSize | None  # for the original model; 0: one bucket per tensor
+    fusion: Literal["uncompressed", "compressed"]  # size that fills a bucket
+    agree: Literal["local", "min", "mean"]  # how workers agree on one density
+    reuse_training: bool  # True: reuse an equal run's training if the network cannot affect it

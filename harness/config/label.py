@@ -1,9 +1,9 @@
-"""The name of a method, computed from what it is made of: equal exactly where the settings are.
+"""Names of methods, computed from settings: two runs have one name if their methods are equal.
 
-A name is that of the preset that is nearest, else of the compressor and the controller, and then
-whatever differs from them: `topk_0.1`, `topk_0.1_no_ef`, `kimad_budget=hiding`.
-What crosses the cuts of a model follows after a `+`. A method is how gradients and activations
-travel; where a model is cut, who computes and over which network are conditions of its run.
+A name starts with the nearest preset, or with the compressor and the controller if no preset is
+near. The settings that differ follow: `topk_0.1`, `topk_0.1_no_ef`, `kimad_budget=hiding`. The
+compression of activations follows after a `+`. A method is how gradients and activations are sent;
+the cuts of the model, its devices and its network are conditions of a run and not in the name.
 """
 
 import hashlib
@@ -29,49 +29,49 @@ ALL_CROSSES = "compressors.activations.dense.Dense"
 SERVER = "harness.config.server.Server"
 DATA = "harness.config.parallel.Data"
 LOCAL = "harness.config.local_steps.LocalSteps"
-ALLREDUCE = "allreduce"  # of a dense gradient, but where a server takes it
-NUMBERS = ("int32", "int64", "float16", "bfloat16", "float32", "float64")  # types of numbers
-PLAIN = re.compile(r"[A-Za-z0-9._-]+")  # a word that a name may have as it is
+ALLREDUCE = "allreduce"  # name of a dense method without a server
+NUMBERS = ("int32", "int64", "float16", "bfloat16", "float32", "float64")  # data types
+PLAIN = re.compile(r"[A-Za-z0-9._-]+")  # words that need no digest in a name
 
 
 class Method(NamedTuple):
-    """Settings that define a method: two runs are of one method where these are equal."""
+    """Settings that define a method: two runs have the same method if these are equal."""
 
     compressor: Fields
     controller: Fields
-    agree: str  # local | min | mean: whether workers agree on one density
+    agree: str  # local | min | mean: how workers agree on one density
     activations: Fields
     server: Fields  # empty without a parameter server
-    local: Fields  # empty where workers exchange at every step
+    local: Fields  # empty if workers exchange at every step
     error_feedback: bool
-    residual_decay: float  # unless it is bad, of which a check tells
+    residual_decay: float  # may be invalid here: a check reports it later
     overlap: str
-    bucket_mb: float | None  # of fusion buffers; None: as DDP has them
+    bucket_mb: float | None  # size of fusion buffers; None: the sizes of DDP
     fusion: str
 
 
 class Columns(NamedTuple):
     """Columns of a table that describe a method, beside its name."""
 
-    compressor: str | None  # choices of conf/, or classes
+    compressor: str | None  # names of choices in conf/, or of classes
     controller: str | None
-    density: float | None  # asked for; None where the controller chooses
+    density: float | None  # configured; None if the controller chooses it
     error_feedback: bool | None
     overlap: str | None
     parallel: str | None
-    dense: bool  # nothing is left out, so that it is what others are compared with
+    dense: bool  # True: sends everything, so it is the baseline
 
 
 class NamePrefix(NamedTuple):
-    """Start of a method's name, and the method that the start alone would stand for."""
+    """Start of a method's name, and the method that this start alone would describe."""
 
     name: str
     base: Method
-    preset: str = ""  # choice of the group `method`, if it is one
+    preset: str = ""  # name of the choice of `method`; "" if it is none
 
 
 def of(config: dict[str, Any], but: Container[str] = ()) -> str:
-    """Name of the method that a run's resolved settings describe, silent of the fields `but`."""
+    """Return the name of the method of a run's resolved settings, without the fields in `but`."""
     method = method_of(config)
     prefix = _prefix(method)
     gradient = "_".join([prefix.name, *_tokens(method, prefix, but)])
@@ -82,7 +82,7 @@ def of(config: dict[str, Any], but: Container[str] = ()) -> str:
 
 
 def preset_of(config: dict[str, Any]) -> str:
-    """The choice of `method` that is nearest: from which a command has least to say."""
+    """Return the nearest choice of `method`, which needs the fewest further overrides."""
     method = method_of(config)
     prefix = _prefix(method)
     every = [NamePrefix(name, method_of(told)) for name, told in presets().items()]
@@ -90,7 +90,7 @@ def preset_of(config: dict[str, Any]) -> str:
 
 
 def columns(config: dict[str, Any]) -> Columns:
-    """Describe the method of a run's resolved settings, for a table."""
+    """Return the columns of a table that describe the method of a run's resolved settings."""
     method = method_of(config)
     targets = (method.compressor["_target_"], method.activations["_target_"])
     density = method.controller.get("density") if method.controller["_target_"] == FIXED else None
@@ -106,7 +106,7 @@ def columns(config: dict[str, Any]) -> Columns:
 
 
 def method_of(config: dict[str, Any]) -> Method:
-    """The part of a run's settings that makes its method; what is not said is as by default."""
+    """Return the method of a run's settings; missing settings have their defaults."""
     controller = dict(_section(config, "controller", FIXED))
     agree = controller.pop("agree", "local")
     layout = canonical(_section(config, "parallel", DATA), config)
@@ -126,12 +126,12 @@ def method_of(config: dict[str, Any]) -> Method:
 
 
 def local_of(config: dict[str, Any]) -> bool:
-    """Tell whether workers of a run with these settings take local steps."""
+    """Return True if the workers of a run with these settings take local steps."""
     return bool(_section(config, "parallel", DATA)["_target_"] == LOCAL)
 
 
 def _section(config: dict[str, Any], key: str, usual: str) -> dict[str, Any]:
-    """Section `key` of a configuration, with `usual` as its class where it names none."""
+    """Return section `key` of `config`; its class is `usual` if it names none."""
     told = config.get(key)
     if not isinstance(told, dict):
         return {"_target_": usual}
@@ -139,14 +139,14 @@ def _section(config: dict[str, Any], key: str, usual: str) -> dict[str, Any]:
 
 
 def _prefix(method: Method) -> NamePrefix:
-    """The nearest preset of those that do the same, else the parts' own names."""
+    """Return the nearest preset with the same parts, or a name composed of the parts' names."""
     made = {name: _made(name, told, bool(method.server)) for name, told in presets().items()}
     near = [prefix for name, prefix in made.items() if _is_kin(name, prefix.base, method)]
     return min(near, key=lambda prefix: _distance(prefix, method), default=_composed(method))
 
 
 def _made(name: str, told: dict[str, Any], served: bool) -> NamePrefix:
-    """The preset `name`; where gradients are `served`, what it is over a parameter server."""
+    """Return the prefix of preset `name`; `served` turns it into its parameter-server variant."""
     base = method_of(told)
     if not served or base.server or base.local or name == ALLREDUCE:
         return NamePrefix(name, base, preset=name)
@@ -154,16 +154,16 @@ def _made(name: str, told: dict[str, Any], served: bool) -> NamePrefix:
 
 
 def _at_a_server() -> dict[str, Any]:
-    """Settings of a run over a parameter server as it is by default."""
+    """Return the settings of a run with a default parameter server."""
     return {"parallel": {"_target_": SERVER}} | beside("parallel", "server")
 
 
 def _is_kin(name: str, base: Method, method: Method) -> bool:
-    """True if `method` varies a preset: same controller, same compressor.
+    """Return True if `method` is a variant of the preset `name`, whose method is `base`.
 
-    A preset that is called as its controller has any compressor; one whose workers take local
-    steps has any of both. One that compresses activations too is a whole, or it is none; so is a
-    dense one at a server, which has nothing else to vary.
+    Usually both must have the same compressor and controller. A preset named after its controller
+    may have any compressor, and one with local steps any of both. A preset that compresses
+    activations, or a dense one with a server, has no variants and must be equal.
     """
     is_dense = base.compressor["_target_"] == DENSE
     if base.activations["_target_"] != ALL_CROSSES or (base.server and is_dense):
@@ -190,7 +190,10 @@ def _leaves(method: Method) -> Iterator[tuple[str, Any]]:
 
 
 def _composed(method: Method) -> NamePrefix:
-    """Name a method without a near preset; feedback is usual where a density drops something."""
+    """Name a method by its parts.
+
+    Error feedback is its default if the compressor drops elements.
+    """
     compressor, own = named("compressor", method.compressor)
     controller, rule = named("controller", method.controller)
     name = ("dense" if method.server else ALLREDUCE) if compressor == "dense" else compressor
@@ -204,7 +207,7 @@ def _composed(method: Method) -> NamePrefix:
 
 
 def _tokens(method: Method, prefix: NamePrefix, but: Container[str]) -> Iterator[str]:
-    """Words for what differs from the prefix: bare words, then keys with values."""
+    """Yield the words of a name for all that differs from `prefix`: bare words, then key=value."""
     base = prefix.base
     if method.compressor["_target_"] != base.compressor["_target_"]:
         name, own = named("compressor", method.compressor)
@@ -227,9 +230,10 @@ def _tokens(method: Method, prefix: NamePrefix, but: Container[str]) -> Iterator
 
 
 def _shows_density(method: Method, prefix: NamePrefix) -> bool:
-    """Beside a compressor's own name a density always stands, whatever the default.
+    """Return True if the name must contain the density.
 
-    A preset of density 1 sends all, in fewer bits.
+    It does if the density is not the preset's, or if the prefix is only a compressor's name. A
+    preset with density 1 sends all elements in fewer bits, so its name shows none.
     """
     density, usual = method.controller["density"], prefix.base.controller["density"]
     if density != usual:
@@ -240,7 +244,7 @@ def _shows_density(method: Method, prefix: NamePrefix) -> bool:
 
 
 def _differing(method: Method, base: Method) -> Iterator[tuple[str, str]]:
-    """Fields that are not as in the base; one that two parts have says which part's it is."""
+    """Yield (path, token) of fields that differ from `base`; ambiguous keys name their part."""
     sections = {"compressor": (method.compressor, base.compressor)}
     sections |= {"controller": (method.controller, base.controller)}
     sections |= {"parallel": (method.server or method.local, base.server or base.local)}
@@ -258,7 +262,7 @@ def _differing(method: Method, base: Method) -> Iterator[tuple[str, str]]:
 
 
 def _cut(activations: Fields, but: Container[str]) -> str:
-    """Name the compression at the cuts of a model, its density always included."""
+    """Name the compression of activations at the model's cuts, with its density unless in `but`."""
     name, base = named("activations", activations)
     words = [name]
     if "density" in activations and "density" not in but:
@@ -269,7 +273,7 @@ def _cut(activations: Fields, but: Container[str]) -> str:
 
 
 def _token(key: str, value: Any, fields: Fields) -> str:
-    """`lifespan=1`, `no_reuse`; the one type of numbers that a part has stands alone."""
+    """Return a field as `lifespan=1` or `no_reuse`; a part's only number type is shown bare."""
     if isinstance(value, bool):
         return key if value else f"no_{key}"
     types = [each for each in fields.values() if isinstance(each, str) and each in NUMBERS]
@@ -298,7 +302,7 @@ def _value(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """The shortest that reads as the same number."""
+    """Return the shortest text that Python reads as the same number."""
     return repr(float(value)).removesuffix(".0")
 
 

@@ -1,7 +1,7 @@
-"""The choice `local` of `conf/parallel`: steps that workers take alone, and how they come together.
+"""Choice `local` of `conf/parallel`: workers train alone and exchange weights every `h` steps.
 
-Each worker trains its own weights; every `h` steps what these have moved is exchanged, and an outer
-optimizer moves weights that all have in common (Stich, 2019; Douillard et al., 2023).
+Each worker trains its own weights. Every `h` steps workers exchange how far these moved, and an
+outer optimizer updates the weights in common (Stich, 2019; Douillard et al., 2023).
 """
 
 from dataclasses import dataclass
@@ -17,25 +17,25 @@ PATTERNS = ("strided", "sequential")
 
 @dataclass(frozen=True)
 class LocalSteps(Parallel):
-    """Every worker has the whole model, with weights of its own between two exchanges.
+    """Settings of local steps; each worker has the whole model, with weights of its own.
 
-    Raises ValueError for a value out of its range, with the nearest good one where there is one.
+    Raises ValueError for a value out of range, and names the nearest valid one if there is one.
     """
 
     kind: ClassVar[str] = "local"
     is_local: ClassVar[bool] = True
     is_charged: ClassVar[bool] = True
 
-    h: int = 32  # steps of a round, after which every fragment has been exchanged once
-    outer: str = "nesterov"  # nesterov | momentum | none: the outer optimizer, SGD
+    h: int = 32  # steps per round; a round exchanges every fragment once
+    outer: str = "nesterov"  # nesterov | momentum | none: variant of SGD of the outer optimizer
     outer_lr: float = 0.7
     outer_momentum: float = 0.9
     fragments: int = 1  # parts of the model, exchanged in turn, h / fragments steps apart
-    pattern: str = "strided"  # strided | sequential: how layers are dealt to fragments
+    pattern: str = "strided"  # strided | sequential: assignment of layers to fragments
     lag: int = 0  # steps between sending a fragment and applying its mean
-    blend: float = 0.0  # share of its own weights that a worker keeps of a fragment
-    peers: str = "all"  # all | pair: whose weights are averaged, all workers' or two at a time
-    warmup_rounds: int = 0  # rounds of one step at the beginning, exchanged dense
+    blend: float = 0.0  # share of its own weights that a worker keeps in a fragment
+    peers: str = "all"  # all | pair: average the weights of all workers, or of pairs
+    warmup_rounds: int = 0  # initial rounds of one step, exchanged dense
 
     def __post_init__(self) -> None:
         for key, least in (("h", 1), ("fragments", 1), ("lag", 0), ("warmup_rounds", 0)):
@@ -82,16 +82,20 @@ class LocalSteps(Parallel):
 
     @property
     def steps_apart(self) -> int:
-        """Steps from one exchange to the next."""
+        """Number of steps between two exchanges."""
         return self.h // self.fragments
 
     def exchanges(self, steps: int) -> int:
-        """Number of exchanges that begin in the first `steps` steps, at a horizon of `h`."""
+        """Return the number of exchanges that begin in the first `steps` steps at a fixed `h`."""
         warm = min(steps, self.warmup_rounds)
         return warm + (steps - warm + self.lag) // self.steps_apart
 
     def sampled_steps(self, first: int, spread: int) -> tuple[int, int]:
-        """Whole rounds: the warm-up and the first one, and about `spread` steps of the rest."""
+        """Return the steps to sample at the start and over the rest, rounded to whole rounds.
+
+        The start is the warm-up and the first round; the rest is `spread`, rounded up. `first` is
+        ignored.
+        """
         return self.warmup_rounds + self.h, -(-spread // self.h) * self.h
 
 

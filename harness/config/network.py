@@ -1,4 +1,4 @@
-"""What everything below the command line may ask of the network that a run has chosen."""
+"""Interface of networks, for all code below the command line."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
@@ -6,43 +6,46 @@ from typing import Any, ClassVar, Protocol
 from harness.config.device_costs import Given
 from profiles.base import Profile
 
-CALIBRATED = "calibrated"  # choice that is virtual time with this machine's constants
+CALIBRATED = "calibrated"  # virtual time with this machine's constants
 
 
 class NetworkChoice(Protocol):
-    """A choice of `conf/network`: one that comes up, or one of virtual time."""
+    """A choice of `conf/network`: a network of real packets, or one in virtual time."""
 
-    in_process: ClassVar[bool]  # whether its runs are made in the process that asks for them
+    in_process: ClassVar[bool]  # True: runs take place in the calling process
 
     @property
     def device(self) -> Any:
-        """Section with the device whose compression is charged; None: this machine's."""
+        """Section of the device whose compression costs are charged; None for this machine."""
         ...
 
     @property
     def update_s(self) -> float:
-        """Seconds between looks at the profile."""
+        """Seconds between two reads of the profile."""
         ...
 
     @property
     def sample_s(self) -> float:
-        """Seconds between rows of links.csv."""
+        """Seconds between two rows of links.csv."""
         ...
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
-        """Raise ValueError for what cannot be, NetworkError for what this machine lacks."""
+        """Raise ValueError for impossible settings, NetworkError if this machine lacks a feature.
+
+        The settings are checked for `nodes`, a `profile` and a dilation.
+        """
         ...
 
     def machines_of_run(self) -> int:
-        """Number of machines that a run is on."""
+        """Return the number of machines that take part in a run."""
         ...
 
     def gpus(self, workers: int) -> int:
-        """GPUs that `workers` on this machine need."""
+        """Return the number of GPUs that `workers` on this machine need."""
         ...
 
     def place(self, run_id: str) -> str:
-        """Return the place, below the experiment's folder, where this machine keeps a run."""
+        """Return this machine's folder for a run, relative to the experiment's folder."""
         ...
 
     def compression(
@@ -52,8 +55,9 @@ class NetworkChoice(Protocol):
         dilation: float,
         represented: Callable[[], int | None] = ...,
     ) -> Given | None:
-        """Given cost of the compressor in the file of that name; None: it is measured.
+        """Return the cost model of `compressor` (a file of compressors/); None if it is measured.
 
-        `represented` tells the elements of the model that the one of this run stands in for.
+        `represented` returns the number of elements of the original model if this one is a
+        stand-in.
         """
         ...

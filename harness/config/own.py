@@ -1,7 +1,6 @@
-"""Models and data sets that are no parts of ours: torch's, a library's, one's own.
+"""Adapters for models and data sets without our interface, from torch, a library or the user.
 
-A section may name a class that knows nothing of this project. What its own kind of part has no key
-for are its arguments.
+A section may name any class or function. Keys that the adapter does not know become its arguments.
 """
 
 import inspect
@@ -16,7 +15,7 @@ from harness.config.typed import hints, is_of, is_pythons_own, located
 from harness.workloads.data.base import DataSet
 from harness.workloads.models.base import Architecture
 
-KINDS: dict[str, Any] = {  # of parts that need torch: what their class is, or has the methods of
+KINDS: dict[str, Any] = {  # base or protocol of each kind of part that needs torch
     "model": Architecture,
     "dataset": DataSet,
     "compressor": Compressor,
@@ -27,9 +26,9 @@ KINDS: dict[str, Any] = {  # of parts that need torch: what their class is, or h
 class Own(NamedTuple):
     """Adapter for classes without our interface: any nn.Module, or any torch data set."""
 
-    kind: Any  # what a part of ours is
-    said: str  # what else there may be
-    is_one: Callable[[Any], bool]  # whether a class is that
+    kind: Any  # our interface for this part
+    said: str  # other accepted classes, for messages
+    is_one: Callable[[Any], bool]  # tells if a class is one of these
     target: str
     keys: tuple[str, ...]
 
@@ -57,9 +56,10 @@ OWN = {
 
 
 def is_own(part: str, made: Any) -> bool:
-    """True if `made` is a model or data set without our interface, or may be one's function.
+    """Return True if `made` is a model or data set without our interface, or a function for one.
 
-    A function that declares what it returns is judged by that; nothing of Python's own is one.
+    A function's declared return type decides; one without is accepted. Python's own objects are
+    not.
     """
     own = OWN.get(part)
     if own is None or not callable(made) or is_pythons_own(made):
@@ -73,7 +73,7 @@ def is_own(part: str, made: Any) -> bool:
 
 
 def as_part(part: str, section: Mapping[str, Any]) -> dict[str, Any]:
-    """`section`, or that of the adapter for the class or function that it names."""
+    """Return `section`, or the adapter's section if its class or function needs the adapter."""
     own, path = OWN.get(part), section["_target_"]
     if own is None or is_of(made := located(path), own.kind) or not is_own(part, made):
         return dict(section)

@@ -1,4 +1,4 @@
-"""The choices of `conf/parallel`: whether the workers of a run share the batch or the model."""
+"""Choices of `conf/parallel`: how the workers of a run share the batch or the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,10 @@ ORDERS = ("gpipe", "1f1b")  # of micro-batches, in harness.engine.pipeline.sched
 
 
 class Parallel:
-    """Base of the choices, with the answers that the rest of the code asks of any of them.
+    """Base of all choices, with default answers to the questions the engine asks of them.
 
-    A choice overrides the answers that differ. `harness.engine.programs` has the program of each.
+    A choice overrides the answers that differ. `harness.engine.programs` maps each choice to the
+    program that its ranks run.
     """
 
     kind: ClassVar[str]  # name of the choice in conf/parallel
@@ -21,32 +22,32 @@ class Parallel:
 
     @property
     def stages(self) -> int:
-        """Parts of the model."""
+        """Number of parts that the model is divided into."""
         return 1
 
     @property
     def cuts(self) -> Sequence[int] | None:
-        """Numbers of the layers that stages begin with; None for equal multiply-adds."""
+        """Index of the first layer of each later stage; None balances multiply-adds."""
         return None
 
     @property
     def ranks(self) -> int:
-        """Workers that hold one model together."""
+        """Number of workers that hold one model together."""
         return 1
 
     @property
     def mode(self) -> str:
-        """Mode in which a server applies gradients, sync or async. Empty without a server."""
+        """Mode in which a server applies gradients, "sync" or "async"; "" without a server."""
         return ""
 
     @property
     def lag(self) -> int:
-        """Steps between sending gradients or weights and applying their mean."""
+        """Number of steps between sending gradients or weights and applying their mean."""
         return 0
 
     @property
     def is_gossip(self) -> bool:
-        """True if workers exchange weights in pairs, so that none are in common."""
+        """True if workers exchange weights in pairs, so that no weights are in common."""
         return False
 
     @property
@@ -56,26 +57,26 @@ class Parallel:
 
     @property
     def needs_everyone(self) -> bool:
-        """True if ranks that exchange no gradients with each other still communicate."""
+        """True if ranks must communicate even with ranks that share no gradients with them."""
         return self.ranks > 1 or self.is_gossip
 
     @property
     def is_replayable(self) -> bool:
-        """True if recorded collectives are all that workers send, so that a curve replays it."""
+        """True if workers send only collectives that a recorded training can replay."""
         return self.is_charged and not self.is_gossip
 
     def exchanges(self, steps: int) -> int:
-        """Number of exchanges that begin in the first `steps` steps."""
+        """Return the number of exchanges that begin in the first `steps` steps."""
         return steps
 
     def sampled_steps(self, first: int, spread: int) -> tuple[int, int]:
-        """Steps to look at, at the beginning and over the rest, if a plan wants that many."""
+        """Return how many steps to sample at the start and over the rest of a run, for a plan."""
         return first, spread
 
 
 @dataclass(frozen=True)
 class Data(Parallel):
-    """Every worker has the whole model, and a part of the batch."""
+    """Data parallelism: each worker has the whole model and a part of the batch."""
 
     kind: ClassVar[str] = "data"
     is_charged: ClassVar[bool] = True
@@ -83,9 +84,9 @@ class Data(Parallel):
 
 @dataclass(frozen=True)
 class Split(Parallel):
-    """Every worker has the whole model, and compresses at its cuts, but sends nothing there.
+    """Simulated pipeline: each worker has the whole model and compresses at cuts, sending nothing.
 
-    The paper's own small experiments were made in this way.
+    The paper's own small experiments ran in this way.
     """
 
     kind: ClassVar[str] = "split"
@@ -103,9 +104,9 @@ class Split(Parallel):
 
 @dataclass(frozen=True)
 class Pipeline(Split):
-    """Every worker has a stage of the model; `workers` / `stages` pipelines share the batch.
+    """Pipeline: each worker has one stage; `workers` / `stages` pipelines share the batch.
 
-    Workers of one pipeline have consecutive ranks: rank = pipeline x stages + stage.
+    The workers of a pipeline have consecutive ranks: rank = pipeline x stages + stage.
     """
 
     kind: ClassVar[str] = "pipeline"

@@ -1,7 +1,7 @@
-"""The parts that a configuration names, in one form, and the choices made of them.
+"""Normal form of the parts in a configuration, and the choices of each group in that form.
 
-A part is a section with `_target_`. In its one form it has every field of its class, so that what
-is left out and what is said again are equal, and none that the run decides for all of its parts.
+A part is a section with `_target_`. Its normal form has all fields of its class, so sections that
+build equal objects are equal. It leaves out fields that the run sets for all of its parts.
 """
 
 import inspect
@@ -13,7 +13,7 @@ from typing import Any
 from harness.config import search_path
 from harness.config.typed import located
 
-CONTEXT = ("seed", "profile", "workers", "workers_per_node")  # of the run, not of a part
+CONTEXT = ("seed", "profile", "workers", "workers_per_node")  # set by the run for all of its parts
 OURS = ("compressors", "controllers", "profiles", "harness")
 DEFAULTS = {
     "compressor": "dense",
@@ -26,7 +26,7 @@ Fields = dict[str, Any]
 
 
 def canonical(section: Mapping[str, Any], run: Mapping[str, Any]) -> Fields:
-    """A section with all fields of its class, numbers as floats, without what is the run's own."""
+    """Return `section` with all fields of its class, ints as floats, without the run's fields."""
     target = section.get("_target_")
     known = _defaults(str(target)) if target else {}
     told = {str(key): plain(value, run) for key, value in section.items()}
@@ -41,7 +41,7 @@ def _is_of_the_run(key: str, value: Any, run: Mapping[str, Any]) -> bool:
 
 
 def plain(value: Any, run: Mapping[str, Any]) -> Any:
-    """Convert a value to plain YAML form, equal for values that mean the same."""
+    """Return `value` as plain YAML data; values with the same meaning give equal results."""
     if isinstance(value, Mapping):
         if "_target_" in value:
             return canonical(value, run)
@@ -58,14 +58,14 @@ def plain(value: Any, run: Mapping[str, Any]) -> Any:
         return float(value)
     if isinstance(value, (bool, float, str)) or value is None:
         return value
-    kind = type(value)  # of an object that its class makes without arguments, or a path
+    kind = type(value)  # an object built without arguments, or a path
     made = f"{kind.__module__}.{kind.__qualname__}"
     return {"_target_": made} if made.partition(".")[0] in OURS else str(value)
 
 
 @cache
 def _defaults(target: str) -> Fields:
-    """Fields of a class that need not be said; none of one that is not here."""
+    """Return the class's fields that have defaults; {} if it is not ours or cannot be imported."""
     kind = _class(target)
     if kind is None:
         return {}
@@ -82,7 +82,7 @@ def _defaults(target: str) -> Fields:
 
 @cache
 def _class(target: str) -> Any:
-    """Class of ours that `target` names; None for any other, or one that is gone."""
+    """Return our class named by `target`; None if it is not ours or cannot be imported."""
     if target.partition(".")[0] not in OURS:
         return None
     try:
@@ -92,19 +92,19 @@ def _class(target: str) -> Any:
 
 
 def has_level(target: str) -> bool:
-    """True if a compressor sends less at a lower density, as `compressors.base` says."""
+    """Return True if the compressor sends less at a lower density, or is not known here."""
     kind = _compressor(target)
     return kind is None or kind.has_level
 
 
 def keeps_largest(target: str) -> bool:
-    """True if a compression of activations sends the largest of every sample, or all."""
+    """Return True if the activation compressor keeps the largest entries of each sample, or all."""
     kind = _derived(target, "compressors.activations.base.Activations")
     return kind is not None and kind.keeps_largest
 
 
 def replaces(target: str) -> tuple[str, ...]:
-    """Settings whose work a compressor does itself."""
+    """Return the settings whose work the compressor does itself."""
     kind = _compressor(target)
     return () if kind is None else kind.replaces
 
@@ -114,19 +114,19 @@ def _compressor(target: str) -> Any:
 
 
 def _derived(target: str, base: str) -> Any:
-    """Class of ours that `target` names, if it derives from `base`; None for any other."""
+    """Return our class named by `target` if it derives from `base`, else None."""
     kind = _class(target)
     return kind if located(base) in getattr(kind, "__mro__", ()) else None
 
 
 @cache
 def choices(group: str) -> dict[str, Fields]:
-    """Every choice of a group of parts, by name."""
+    """Return the choices of a group by name, each as a section in normal form."""
     return {name: canonical(_section(group, name), {}) for name in _files(group)}
 
 
 def keys_of(group: str, name: str) -> tuple[str, ...]:
-    """Return the keys that the yaml of one choice sets."""
+    """Return the top-level keys in the yaml of a choice; () if it has none."""
     file = search_path.choices(group).get(name)
     values = search_path.values(file) if file else None
     return tuple(values) if isinstance(values, Mapping) else ()
@@ -139,26 +139,26 @@ def _files(group: str) -> dict[str, Any]:
 
 
 def _section(group: str, name: str) -> Fields:
-    """Section of `group` in a choice, also in a choice that sets more than its own group."""
+    """Return the section of `group` in a choice, even if the choice also sets other groups."""
     told = _files(group)[name]
     return dict(told if "_target_" in told else told.get(group, told))
 
 
 @cache
 def follows_seed(group: str, target: str) -> bool:
-    """True if every choice of this class has the run's seed, and so none of its own."""
+    """Return True if all choices of this class take the run's seed instead of one of their own."""
     told = [_section(group, name) for name in _files(group)]
     return {each.get("seed") for each in told if each.get("_target_") == target} == {"${seed}"}
 
 
 def beside(group: str, name: str) -> Fields:
-    """Settings of a choice outside its own group."""
+    """Return the settings that a choice makes outside of its own group."""
     told = _files(group)[name]
     return {} if "_target_" in told else {key: told[key] for key in told if key != group}
 
 
 def named(group: str, section: Fields) -> tuple[str, Fields]:
-    """The choice of a group that is nearest to a section, and its fields; else its class's."""
+    """Return (name, fields) of the choice nearest to `section`, else the class and its defaults."""
     target = str(section.get("_target_"))
     made = {
         name: choice for name, choice in choices(group).items() if choice.get("_target_") == target
@@ -175,7 +175,7 @@ def named(group: str, section: Fields) -> tuple[str, Fields]:
 
 @cache
 def presets() -> dict[str, dict[str, Any]]:
-    """Method settings that every choice of the group `method` composes to, by name."""
+    """Return the composed settings of each choice of the group `method`, by name."""
     return {name: _preset(name) for name in _files("method")}
 
 

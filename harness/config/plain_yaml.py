@@ -1,7 +1,7 @@
-"""YAML as plain values: mappings, lists, words and numbers; the only reader of files of others.
+"""Safe YAML reader: mappings, lists, strings and numbers only. It reads all files of others.
 
-A short YAML can stand for values that no memory holds, by aliases of aliases, or be nested deeper
-than a stack is. Both are refused before any value is made.
+A short YAML can expand to more values than fit in memory (aliases of aliases), or nest deeper than
+the stack. Both are refused before any value is built.
 """
 
 import os
@@ -11,26 +11,27 @@ from typing import Any
 
 import yaml
 
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is there
-MOST_BYTES = 1 << 20  # files of ours have 4 KiB
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times as fast
+MOST_BYTES = 1 << 20  # ours have about 4 KiB
 MOST_DEPTH = 32  # of nested collections; ours have 6
-MOST_COPIED = 10_000  # values of a file with aliases, each of which stands for a copy
+MOST_COPIED = 10_000  # values of a file after its aliases are expanded
 
 
 class Refused(yaml.YAMLError):
-    """A text that is not read, whether or not it is YAML."""
+    """Error for a text that this reader refuses, whether or not it is valid YAML."""
 
 
 def from_file(path: Path | str, aliases: bool = True) -> Any:
-    """Return the values in the YAML file `path`, as `read` does.
+    """Return the values in the YAML file `path`, checked as by `read`.
 
-    Raise Refused for a pipe, a device or a file of more than MOST_BYTES, and what opening raises.
+    Raise Refused for a pipe, a device, or a file larger than MOST_BYTES, and OSError if opening
+    fails.
     """
     return read(text_of(path), aliases)
 
 
 def text_of(path: Path | str) -> str:
-    """Return the text of the file `path`; Refused for one that no YAML of ours is like."""
+    """Return the text of `path`. Raise Refused unless it is a file of at most MOST_BYTES."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise Refused("it is a pipe or a device, and no file")
@@ -41,25 +42,30 @@ def text_of(path: Path | str) -> str:
 
 
 def read(text: str, aliases: bool = True) -> Any:
-    """Return the values of a YAML `text`; yaml.YAMLError if it is none, Refused as `check` does."""
+    """Return the values in `text`.
+
+    Raise yaml.YAMLError if it is not YAML, Refused as `check` does.
+    """
     check(text, aliases)
     return yaml.load(text, LOADER)
 
 
 def check(text: str, aliases: bool = True) -> None:
-    """Raise Refused if the values of `text` are nested too deep, or are too many by its aliases.
+    """Raise Refused if `text` nests too deep, or if its aliases expand to too many values.
 
     Without `aliases` any alias is refused.
     """
-    values, copied = [0], False  # of each open collection, the text itself first
-    anchors: list[str | None] = []  # of each open collection inside
-    sizes: dict[str, int] = {}  # values that an alias of that name stands for
+    values, copied = [0], False  # values of each open collection, the document first
+    anchors: list[str | None] = []  # anchor of each open collection
+    sizes: dict[str, int] = {}  # values that an alias expands to, by anchor
     for event in yaml.parse(text, LOADER):
         if isinstance(event, yaml.AliasEvent):
             if not aliases:
                 raise Refused("it has aliases, which no run writes")
             copied = True
-            values[-1] += sizes.get(event.anchor or "", MOST_COPIED)  # unknown: it is in itself
+            values[-1] += sizes.get(
+                event.anchor or "", MOST_COPIED
+            )  # unknown anchor: it contains itself
         elif isinstance(event, yaml.ScalarEvent):
             values[-1] += 1
             if event.anchor:

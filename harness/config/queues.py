@@ -1,15 +1,15 @@
-"""Settings `queue_ms` and `queue_bytes` of a network: what each direction of a link buffers."""
+"""Settings `queue_ms` and `queue_bytes` of a network: buffer size of each direction of a link."""
 
 from profiles.base import Profile
 from profiles.limits import check_between, check_whole
 
-FEWEST_BYTES, MOST_BYTES = 1 << 18, 1 << 26  # that queue_ms may come to
+FEWEST_BYTES, MOST_BYTES = 1 << 18, 1 << 26  # limits of a size computed from queue_ms
 LEAST_BYTES = 3000  # two packets
 MS = (0.01, 60_000.0)
 
 
 def check(queue_ms: float | None, queue_bytes: int | None) -> None:
-    """ValueError unless one of both is a number in its range, and the other None."""
+    """Raise ValueError unless exactly one of both is set, to a number in its range."""
     if queue_ms is not None:
         check_between(*MS, queue_ms=queue_ms)
     if queue_bytes is not None:
@@ -20,10 +20,11 @@ def check(queue_ms: float | None, queue_bytes: int | None) -> None:
 
 
 def bytes_of(queue_ms: float | None, queue_bytes: int | None, profile: Profile) -> int:
-    """Bytes each direction buffers: queue_ms at the highest rate, in [256 KiB, 64 MiB].
+    """Return the buffer size of each direction: `queue_bytes`, or `queue_ms` at the highest rate.
 
-    Fixed in bytes like a switch's buffer, so it means more ms when the rate drops, and nothing
-    queued is lost by a change. Emulated time and rate, so dilation leaves the bytes alone.
+    A size from `queue_ms` is kept in [256 KiB, 64 MiB]. It is fixed, like a switch's buffer: it
+    lasts longer when the rate drops, and a change of the rate drops no packet. Both the rate and
+    `queue_ms` are emulated, so dilation does not change the size.
     """
     if queue_bytes is not None:
         return queue_bytes

@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in one line; Hydra says it in several, or in a hundred."""
+"""One-line error messages for bad command lines, in place of Hydra's messages of many lines."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,10 +29,10 @@ QUOTES = "'\""
 NUMBER = re.compile(r"[-+]?(inf|nan|[0-9.]+(e[-+]?[0-9]+)?)|true|false")
 WORD = re.compile(r"[\w.-]+")
 LISTED = "`python -m harness --help` lists them"
-LAUNCHER = "hydra/launcher"  # a group of Hydra's, whose choices are plugins
-NEAR = 3  # that are named
-MOST_NAMED = 8  # choices in a line
-CALLED = {  # what other programs call it
+LAUNCHER = "hydra/launcher"  # Hydra's own group; its choices are plugins
+NEAR = 3  # most suggestions in a message
+MOST_NAMED = 8  # most choices that a message lists
+CALLED = {  # our keys by the names that other programs use
     "bandwidth": "profile.rate_mbit", "rate": "profile.rate_mbit", "mbit": "profile.rate_mbit",
     "latency": "profile.delay_ms", "delay": "profile.delay_ms", "rtt": "profile.delay_ms",
     "nodes": "workers", "world_size": "workers", "gpus": "workers", "ranks": "workers",
@@ -45,10 +45,10 @@ CALLED = {  # what other programs call it
 
 @contextmanager
 def in_a_line(arguments: Sequence[str], launches: bool = False) -> Iterator[None]:
-    """Raise whatever composing or checking `arguments` raises as BadSetting, in one line.
+    """Context manager: raise any error of composing or checking `arguments` as a short BadSetting.
 
-    Likewise for what would be ignored of Hydra's own keys: all but its launcher, and that too
-    unless the command `launches` runs.
+    Also raise BadSetting for Hydra's own keys, which would have no effect. Its launcher is allowed
+    if the command `launches` runs.
     """
     _check_hydra(arguments, launches)
     try:
@@ -61,13 +61,13 @@ def in_a_line(arguments: Sequence[str], launches: bool = False) -> Iterator[None
 
 
 def _shortened(line: str) -> str:
-    """`line` without the middle of its long words, and without control characters."""
+    """Shorten words of 300 or more characters and replace control characters by "?"."""
     line = "".join(each if each.isprintable() else "?" for each in line)
     return re.sub(r"\S{300,}", lambda word: f"{word[0][:200]}...{word[0][-20:]}", line)
 
 
 def _check_hydra(arguments: Sequence[str], launches: bool) -> None:
-    """BadSetting for the first of `arguments` that sets something of Hydra which is not used."""
+    """Raise BadSetting for the first argument that sets a key of Hydra which has no effect here."""
     launched = any(each.startswith(f"{LAUNCHER}=") for each in arguments)
     for argument in arguments:
         key = argument.lstrip("+~").partition("=")[0]
@@ -95,7 +95,7 @@ def _check_hydra(arguments: Sequence[str], launches: bool) -> None:
 
 
 def refused(error: Exception, arguments: Sequence[str]) -> str:
-    """Return one line on an error of composing or checking `arguments`."""
+    """Return a one-line message for an error of composing or checking `arguments`."""
     text = str(error)
     if nameless := next((each for each in arguments if each[:1] == "="), ""):
         return _unread(nameless)
@@ -139,7 +139,10 @@ def refused(error: Exception, arguments: Sequence[str]) -> str:
 
 
 def _culprit(arguments: Sequence[str]) -> str:
-    """Return the argument without which the others can be composed: "" if all can, else all."""
+    """Return the argument that breaks the composition.
+
+    Return "" if all arguments can be composed, and all of them joined if no single one is at fault.
+    """
     for argument in ("", *arguments):
         others = [each for each in arguments if each != argument]
         with suppress(Exception), sweep.hydra():
@@ -150,9 +153,9 @@ def _culprit(arguments: Sequence[str]) -> str:
 
 
 def _taken_away(text: str, arguments: Sequence[str]) -> str:
-    """Return the refusal of the argument that takes away what is missing; "" if none does.
+    """Return a message on the `~KEY` argument that removed a missing key; "" if none did.
 
-    A class of one's own may lack a key that a choice has, so that some are rightly taken away.
+    Removing keys can be right: the user's own class may lack a key that a choice sets.
     """
     for taken in (each for each in arguments if each[:1] == "~" and _reads(each)):
         key = taken[1:].partition("=")[0]
@@ -166,7 +169,7 @@ def _taken_away(text: str, arguments: Sequence[str]) -> str:
 
 
 def _swept(argument: str, arguments: Sequence[str]) -> str:
-    """Say how several values are written, as a sweep or as one list."""
+    """Return a message that shows how to write several values, as a sweep or as one list."""
     key, _, value = argument.lstrip("+").partition("=")
     is_group = key in groups()
     if (
@@ -182,7 +185,7 @@ def _swept(argument: str, arguments: Sequence[str]) -> str:
 
 
 def _of_file(error: OSError, arguments: Sequence[str]) -> str:
-    """Return one line on a file that cannot be had, by the argument that names it if any does."""
+    """Return a message on a file that cannot be opened, with the argument that names it."""
     pairs = (each.lstrip("+").partition("=")[::2] for each in arguments)
     key, value = next(
         ((key, value) for key, value in pairs if value and value in str(error.filename)), ("", "")
@@ -195,9 +198,9 @@ def _of_file(error: OSError, arguments: Sequence[str]) -> str:
 
 
 def replaced(arguments: Sequence[str]) -> str:
-    """The refusal of the first argument that gives a value to a group, or to a section of keys.
+    """Return a message on the first argument that assigns a value to a group or a section.
 
-    "" without one.
+    Return "" if there is none.
     """
     asked = [each for each in arguments if each.partition("=")[0]]
     return _replaced_group(asked) or _replaced_section(asked)
@@ -211,9 +214,9 @@ def _replaced_group(arguments: Sequence[str]) -> str:
 
 
 def _replaces_a_group(argument: str) -> bool:
-    """True if `argument` assigns a plain value to a group of choices."""
+    """Return True if `argument` assigns a plain value to a group of choices."""
     key, _, value = argument.lstrip("+").partition("=")
-    is_section = value[:1] == "{" and argument[:1] != "+"  # with ++ it adds keys
+    is_section = value[:1] == "{" and argument[:1] != "+"  # ++KEY={...} adds keys
     no_name = (
         value in ("null", "???")
         or argument[-1:] == "="
@@ -226,7 +229,7 @@ def _replaces_a_group(argument: str) -> bool:
 
 
 def _is_group(key: str) -> bool:
-    """True if `key` is a group of choices, such as `network/device`."""
+    """Return True if `key` is a group of choices, such as `network/device`."""
     group = key.partition("@")[0]
     return group in groups(group.rpartition("/")[0])
 
@@ -240,18 +243,18 @@ def _replaced_section(arguments: Sequence[str]) -> str:
 
 
 def _is_in(section: str, key: str) -> bool:
-    """True if `key` is one of `section`, not of a section in it, and no `_target_`."""
+    """Return True if `key` is directly in `section` and is not `_target_`."""
     place, _, last = key.rpartition(".")
     return place == section and last != "_target_"
 
 
 def _listed(group: str) -> str:
-    """Name the command that lists the choices of a group; + and a value may be around it."""
+    """Return a hint with the command that lists a group's choices; `group` may be GROUP=VALUE."""
     return f"`python -m harness --help {group.lstrip('+').partition('=')[0]}` lists them"
 
 
 def no_choice(missing: str, options: Sequence[str]) -> str:
-    """Say in a line what to write in place of a choice that is not there."""
+    """Return a message for the missing choice `GROUP/CHOICE`, with the nearest of `options`."""
     group, _, choice = missing.rpartition("/")
     near = _nearest(choice, options, cutoff=0.6)
     if group == LAUNCHER and not near:
@@ -263,7 +266,7 @@ def no_choice(missing: str, options: Sequence[str]) -> str:
 
 
 def _no_key(key: str, arguments: Sequence[str]) -> str:
-    """Say what to write in place of a key that is not there: one of this section or another."""
+    """Return a message for a key that does not exist, with the key that the user may have meant."""
     given = _given(key, arguments)
     group, _, choice = key.rpartition("/")
     if _is_group(group) and choice in search_path.choices(group):
@@ -294,7 +297,7 @@ def _no_key(key: str, arguments: Sequence[str]) -> str:
 
 
 def _choice_of(group: str, section: str) -> str:
-    """Say how to choose the class of a section as it is written: by a choice, or a yaml."""
+    """Return a hint how to choose the class in a literal `section`: by a choice or a new yaml."""
     target = re.search(r"_target_:\s*([\w.]+)", section)
     name, _ = parts.named(group, {"_target_": target[1] if target else None})
     if name in search_path.choices(group):
@@ -309,10 +312,10 @@ def _not_in(
     choices: Mapping[str, str],
     arguments: Sequence[str],
 ) -> str:
-    """Why there is no `last` in a section that is there, and what to write."""
+    """Return a message why the existing `section` has no key `last`, and what to write instead."""
     inner = [each.rpartition(".")[2] for each in known if _is_in(section, each)]
     there = f"{section}={choices[section]}" if section in choices else section
-    if last in inner:  # of a sweep some have it
+    if last in inner:  # a sweep: only some choices have the key
         swept = next((each for each in arguments if each.startswith(f"{section}=")), section)
         return f"not all of {swept} have a key {last!r}: sweep them in two commands"
     said = f"{there} has no key {last!r}"
@@ -335,7 +338,10 @@ def _not_in(
 
 
 def _of_other_choices(group: str, last: str) -> tuple[str, bool]:
-    """Choices of `group` that have such a key, with or without its unit; True if it is the same."""
+    """Return a hint on choices of `group` that have the key, and True if the match is exact.
+
+    Keys that differ only in their unit also match.
+    """
     having: dict[str, list[str]] = {}
     for name in search_path.choices(group) if group in groups() else ():
         for key in parts.keys_of(group, name):
@@ -351,7 +357,7 @@ def _of_other_choices(group: str, last: str) -> tuple[str, bool]:
 
 
 def _elsewhere(last: str, known: Sequence[str]) -> list[str]:
-    """Keys of a run that are called so in another section, with or without their unit."""
+    """Return keys of other sections named `last`, or else those that differ only in the unit."""
     own = [each for each in known if each.partition(".")[0] not in ("hydra", "scale")]
     names = {each: each.rpartition(".")[2] for each in own if last != "name"}
     alike = [each for each in own if without_unit(names.get(each, "")) == without_unit(last)]
@@ -359,7 +365,7 @@ def _elsewhere(last: str, known: Sequence[str]) -> list[str]:
 
 
 def _added(key: str, arguments: Sequence[str]) -> str:
-    """Say what to write where + adds a key that is there already."""
+    """Return a message for a `+KEY` or a repeated key that exists already."""
     given = [each for each in arguments if each.lstrip("+").partition("=")[0] == key]
     if "/" in key and key not in _composed([each for each in arguments if each not in given])[1]:
         return _no_key(key, arguments)
@@ -369,7 +375,7 @@ def _added(key: str, arguments: Sequence[str]) -> str:
 
 
 def _unread(argument: str) -> str:
-    """Say what to write in place of an argument that is no KEY=VALUE, if it can be known."""
+    """Return a message for an argument that is not KEY=VALUE, with a correction if one is known."""
     said = f"{argument or repr('')} cannot be read as KEY=VALUE"
     if WORD.fullmatch(argument.lstrip("+~-")):
         written = _with_its_key(argument.lstrip("+~-"))
@@ -385,14 +391,14 @@ def _unread(argument: str) -> str:
 
 
 def _reads(argument: str) -> bool:
-    """True if Hydra can read `argument` as KEY=VALUE, with one value."""
+    """Return True if Hydra can parse `argument` as KEY=VALUE with a single value."""
     with suppress(Exception):
         return not OverridesParser.create().parse_override(argument).is_sweep_override()
     return False
 
 
 def _with_its_key(word: str) -> str:
-    """Say what to write for a key alone, or a choice alone, maybe misspelt; "" if unknown."""
+    """Return what to write for a lone key or choice, also if misspelt; "" if it is unknown."""
     written = {group: f"{'+' * (group == 'experiment')}{group}=" for group in groups()}
     if word in keys():
         return f"{written.get(word, f'{word}=')}VALUE"
@@ -410,7 +416,10 @@ def _with_its_key(word: str) -> str:
 
 
 def _composed(arguments: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
-    """Dotted keys of what `arguments` compose to, and the choice of each group; none if none do."""
+    """Return the dotted keys and the choice of each group that `arguments` compose to.
+
+    Both are empty if the arguments cannot be composed.
+    """
     asked = [each for each in arguments if each[:1] != "-"]
     with suppress(HydraException), sweep.hydra():
         config = sweep.load(asked, sweep.RunMode.MULTIRUN)
@@ -420,7 +429,7 @@ def _composed(arguments: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
 
 
 def _given(key: str, arguments: Sequence[str]) -> str:
-    """Return the argument that sets `key`, or a section around it; else the key."""
+    """Return the argument that sets `key` or a section around it; else `key` itself."""
     names = [(each.partition("=")[0].lstrip("+~"), each) for each in arguments]
     exact = [each for name, each in names if name == key]
     around = [each for name, each in names if name and key.startswith((f"{name}.", f"{name}@"))]
@@ -429,7 +438,10 @@ def _given(key: str, arguments: Sequence[str]) -> str:
 
 
 def _nearest(word: str, known: Sequence[str], cutoff: float = 0.5) -> str:
-    """Name the known word that differs in case alone, else those that begin so or are near."""
+    """Return a hint with up to NEAR known words: equal but for case, same prefix or similar.
+
+    Return "" if no word is near.
+    """
     lower = {each.lower(): each for each in known if each != word}
     plain = word.lower().replace("-", "_")
     if plain in lower:

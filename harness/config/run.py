@@ -1,7 +1,7 @@
-"""One run, as everything below the command line sees it: typed, frozen, and built once.
+"""Typed and frozen settings of one run, which all code below the command line uses.
 
-`harness.config.settings` builds it from a configuration. Compressor, controller and activations
-keep state, so a run has functions that make them: every rank makes its own.
+`harness.config.settings` builds a `Run` from a configuration. Compressor, controller and
+activations keep state, so a run has factories for them and each rank calls these.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,46 +30,48 @@ from profiles.base import Profile
 
 @dataclass(frozen=True, kw_only=True)
 class Run(RunKeys):
-    """Every key that decides a result; `replace` of dataclasses makes another of it."""
+    """All settings that decide a run's result. Use `dataclasses.replace` to change some."""
 
-    label: str  # of its method
+    label: str  # name of its method
     target: Target
     optimizer: Optimizer
     emulation: Emulation
     timeouts: Timeouts
-    deciding: Mapping[str, Any]  # what a run that goes on from this one has to have equal
-    training: Callable[[], Mapping[str, object]]  # likewise one that reuses its training
+    deciding: Mapping[str, Any]  # settings that a resuming run must share
+    training: Callable[
+        [], Mapping[str, object]
+    ]  # settings that a run must share to reuse its training
 
     model: Architecture
-    times: Times | None  # of the model's computation
+    times: Times | None  # published times of the model's computation
     dataset: DataSet
     parallel: Parallel
     profile: Profile
     network: NetworkChoice
     watch: Watch | None
-    compressor: Callable[[], Compressor]  # makes one, as do the two below
+    compressor: Callable[[], Compressor]  # factory, as are the two below
     controller: Callable[[], Controller]
     activations: Callable[[], Activations]
 
     @property
     def server(self) -> Server:
-        """Return `parallel` of a run with a parameter server."""
+        """Settings of the parameter server; only for runs that have one."""
         assert self.parallel.servers
         return cast(Server, self.parallel)
 
     @property
     def nodes(self) -> int:
-        """Number of nodes: the workers', and one for each server."""
+        """Number of nodes: those of the workers, and one for each server."""
         return self.workers // self.workers_per_node + self.parallel.servers
 
     @cached_property
     def bucket_mb(self) -> BucketMb:
-        """Size of a bucket; a stand-in's is smaller by the ratio of parameters to its original."""
+        """Bucket size; for a stand-in model it is reduced in proportion to the parameters."""
         scale = getattr(self.model, "scale", lambda shape, classes: 1.0)
         return self.bucket_mb_of(scale(self.dataset.shape, self.dataset.classes))
 
     def bucket_mb_of(self, scale: float) -> BucketMb:
-        """Size of a bucket of a model with `scale` times the elements of its original."""
+        """Return the bucket size for a model with `scale` times the elements of the original."""
         mb = self.full_bucket_mb
         if self.fusion == "uncompressed":
             return scaled(mb, scale)
@@ -77,25 +79,25 @@ class Run(RunKeys):
         return Fusion(scale * (BUCKET_MB if mb is None else mb), maker.elements)
 
     def shapes(self) -> nn.Module:
-        """The model on the meta device, of no values."""
+        """Build the model on the meta device: shapes without values."""
         with torch.device("meta"):
             return self.model.build(self.dataset.shape, self.dataset.classes)
 
     def find_files(self) -> None:
-        """FileNotFoundError where data or weights are not here."""
+        """Raise FileNotFoundError if data or pretrained weights are missing on this machine."""
         self.dataset.check()
         getattr(self.model, "check_files", lambda: None)()
 
     def gpus(self, workers: int) -> int:
-        """Return the GPUs that `workers` of one machine need: one each, or one that all share."""
+        """Return the GPUs that `workers` of one machine need: one each, or one if they share it."""
         shares = self.backend in BACKENDS and BACKENDS[self.backend].shares_gpus
         return 1 if shares else self.network.gpus(workers)
 
     def device_type(self, workers: int) -> str:
-        """`cuda`, where this machine has the GPUs that `workers` on it need; or `cpu`."""
+        """Return "cuda" or "cpu"; "auto" means "cuda" if this machine has GPUs for `workers`."""
         few = torch.cuda.device_count() < self.gpus(workers)
         return "cpu" if self.device == "cpu" or (self.device == "auto" and few) else "cuda"
 
     def seed_of(self, rank: int) -> int:
-        """Seed of what differs between ranks, such as dropout, and not between runs."""
+        """Return the seed of `rank` for effects that must differ between ranks, such as dropout."""
         return self.seed * self.workers + rank

@@ -1,6 +1,7 @@
-"""Runs as a command line describes them, at the paper's scale where this machine has what it needs.
+"""Choice of the scale (paper or laptop), and composition of the runs of a command line.
 
-With a scale on the command line, or in the experiment, there is nothing to choose.
+The paper's scale is chosen if this machine has its data and devices. A scale in the command line or
+in the experiment is never changed.
 """
 
 import re
@@ -18,25 +19,25 @@ if TYPE_CHECKING:
     from harness.config.run import Run
 
 PAPER, LAPTOP, AUTO = "paper", "laptop", "auto"
-OF_SCALE = re.compile(r"\$\{[^}]*\bscale\b")  # an interpolation
+OF_SCALE = re.compile(r"\$\{[^}]*\bscale\b")  # an interpolation of the scale
 
 
 class Described(NamedTuple):
-    """Settings of every run of a command line."""
+    """Settings of all runs of a command line, and how their scale was chosen."""
 
     runs: list[Settings]
-    scale: str  # which was chosen, and why; "" where there was no choice
-    overrides: list[list[str]]  # of every run
-    hydra: DictConfig  # Hydra's configuration of the first, which has its launcher
+    scale: str  # the chosen scale and the reason; "" if it was given
+    overrides: list[list[str]]  # overrides of each run
+    hydra: DictConfig  # Hydra's configuration of the first run, with its launcher
 
 
 def compose(arguments: Sequence[str]) -> list[Settings]:
-    """Settings of every run; HydraException for what cannot be composed."""
+    """Return the settings of all runs. Raise HydraException if they cannot be composed."""
     return describe([arguments]).runs
 
 
 def describe(commands: Sequence[Sequence[str]]) -> Described:
-    """The runs of all `commands`, in order; they are at one scale, where it is to be chosen."""
+    """Compose the runs of all `commands` in order; a scale that must be chosen is one for all."""
     with sweep.hydra():
         added, said = _chosen(commands)
         overrides = [
@@ -51,19 +52,21 @@ def describe(commands: Sequence[Sequence[str]]) -> Described:
 
 
 def chosen(arguments: Sequence[str]) -> list[str]:
-    """`arguments` with the scale that is chosen, where there is a choice."""
+    """Return `arguments` with the chosen scale added, if one must be chosen."""
     with sweep.hydra():
         added, _ = _chosen([arguments])
     return [*(each for each in arguments if not _is_auto(each)), *added]
 
 
 def _chosen(commands: Sequence[Sequence[str]]) -> tuple[list[str], str]:
-    """Arguments to add to every command, and a line that explains them."""
+    """Return the arguments to add to each command, and a line that explains them."""
     asked = [[each for each in command if not _is_auto(each)] for command in commands]
     if any(_says_scale(each) for each in asked):
         return [], ""
     try:
-        composed = [kind for command in asked for kind in _kinds(command)]  # where none is said
+        composed = [
+            kind for command in asked for kind in _kinds(command)
+        ]  # at the default scale, paper
     except sweep.OnlyAStandIn:
         return [f"scale={LAPTOP}"], f"scale={LAPTOP}: the paper's model or data is not published"
     if not any(map(may_depend_on_scale, composed)):
@@ -85,7 +88,7 @@ def _is_auto(override: str) -> bool:
 
 
 def _says_scale(arguments: Sequence[str]) -> bool:
-    """True if the command line or its experiment sets the scale."""
+    """Return True if the command line or its experiment sets the scale."""
     asked = [each for each in arguments if each not in sweep.MULTIRUN]
     parsed = OverridesParser.create().parse_overrides(asked)
     if any(sweep.key_of(each) == "scale" for each in parsed):
@@ -98,9 +101,9 @@ def _says_scale(arguments: Sequence[str]) -> bool:
 
 
 def may_depend_on_scale(config: DictConfig) -> bool:
-    """False where no choice is named by the scale and no value refers to it.
+    """Return False if no choice is named after a scale and no value refers to the scale.
 
-    `config` is composed at the paper's.
+    `config` must be composed at the paper's scale.
     """
     choices = {**config.hydra.runtime.choices, "scale": None}
     if any(PAPER in str(choice) for choice in choices.values()):
@@ -109,7 +112,7 @@ def may_depend_on_scale(config: DictConfig) -> bool:
 
 
 def _kinds(arguments: Sequence[str]) -> list[DictConfig]:
-    """Configuration of one run for each set of runs that differ in method or seed alone."""
+    """Return one configuration for each set of runs that differ only in method or seed."""
     kinds: dict[tuple[str, ...], list[str]] = {}
     for choice in sweep.choices(arguments):
         kinds.setdefault(tuple(each for each in choice if not _is_of_a_method(each)), choice)
@@ -131,7 +134,7 @@ def lacks(settings: Settings) -> str:
         run = settings.run()
         return _missing_data(run) or _missing_devices(run)
     except BadSetting:
-        return ""  # wrong at any scale: the check of the runs says what
+        return ""  # invalid at any scale: the check of the runs reports it
 
 
 def _missing_data(run: "Run") -> str:
@@ -153,9 +156,9 @@ def _missing_devices(run: "Run") -> str:
 
 
 def composed(overrides: Sequence[str]) -> tuple[Settings, str]:
-    """Return the settings of one run, and the choice of its profile.
+    """Return the settings of a single run, and the name of its profile's choice.
 
-    What an experiment would vary stays as it is by default. Raises BadSetting for a sweep.
+    Lines of an experiment's comparison are ignored. Raise BadSetting if `overrides` sweep a key.
     """
     with in_a_line(overrides):
         for override in OverridesParser.create().parse_overrides(list(overrides)):

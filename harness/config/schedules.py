@@ -1,4 +1,4 @@
-"""Learning-rate schedules: factors on the base rate as pure functions of a run's progress."""
+"""Learning-rate schedules: factors on the base rate, as pure functions of a run's progress."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ class Schedule(Protocol):
     """A choice of `optimizer.schedule`."""
 
     def factor(self, step: int, steps: int) -> float:
-        """Factor on the base rate in `step` of 0 .. `steps` - 1."""
+        """Return the factor on the base rate in `step`, which counts from 0 to `steps` - 1."""
         ...
 
 
@@ -21,7 +21,7 @@ def _in_unit(name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class Constant:
-    """The base rate throughout."""
+    """Schedule that keeps the base rate throughout."""
 
     def factor(self, step: int, steps: int) -> float:
         return 1.0
@@ -29,7 +29,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Steps:
-    """Multiplied by `gamma` once more at each milestone, a fraction of the run."""
+    """Schedule that multiplies the rate by `gamma` at each milestone, a fraction of the run."""
 
     milestones: Sequence[float]
     gamma: float = 0.1
@@ -59,7 +59,7 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Polynomial:
-    """Falls from 1 to `floor` as a power of what is left of the run; 1 is a straight line."""
+    """Decay from 1 to `floor` by the remaining fraction of the run to `power`; 1 is linear."""
 
     power: float = 1.0
     floor: float = 0.0
@@ -75,9 +75,9 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """A straight line from `start` to 1 over the first `share` of the run, times `then`.
+    """Linear rise from `start` to 1 over the first `share` of the run, times schedule `then`.
 
-    `then` sees the whole run's progress, so its milestones do not move.
+    `then` sees the progress of the whole run, so the warm-up does not shift its milestones.
     """
 
     share: float
@@ -95,9 +95,9 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class InverseSqrt:
-    """A straight line from 0 to 1 over the first `warmup` steps, then sqrt(warmup / steps).
+    """Linear rise from 0 to 1 over the first `warmup` steps, then sqrt(warmup / step).
 
-    As Vaswani et al. (2017), section 5.3, have it, with the base rate as its highest.
+    This is the schedule of Vaswani et al. (2017), section 5.3, with the base rate as its peak.
     """
 
     warmup: int

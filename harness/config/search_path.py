@@ -1,6 +1,6 @@
-"""Folders of configuration: conf/, that of every study, and the user's own; and what they contain.
+"""Folders of configuration (conf/, the studies', the user's), and what they contain.
 
-Importing this file imports neither Hydra nor torch, so `--help` answers at once.
+This module imports neither Hydra nor torch, so that `--help` answers at once.
 """
 
 import os
@@ -19,11 +19,11 @@ from harness.config.typed import BadSetting, of_part
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 CONFIG_DIR = ("--config-dir", "-cd")
-OWN = "GRADNET_CONFIG"  # in the environment: a folder of one's own choices, as --config-dir says
+OWN = "GRADNET_CONFIG"  # environment variable with the folder of --config-dir
 
 
 def folders() -> list[Path]:
-    """Folders of configuration in Hydra's order: of two choices of one name the first counts."""
+    """Return the configuration folders in Hydra's order; the first one with a choice wins."""
     ours = [CONF, *(found for study in studies.studies() if (found := study.file("conf")))]
     return [*ours, *_own()]
 
@@ -33,9 +33,9 @@ def _own() -> list[Path]:
 
 
 def add(folder: str) -> None:
-    """Find choices in `folder` too, in this process and those that it starts.
+    """Also read choices from `folder`, in this process and in those that it starts.
 
-    BadSetting where it is no folder, or a choice there has the name of another.
+    Raise BadSetting if it is not a folder, or if one of its choices has the name of another choice.
     """
     own = Path(folder).absolute()
     if not folder or not own.is_dir():
@@ -48,7 +48,7 @@ def add(folder: str) -> None:
 
 
 def stamp() -> int:
-    """Return a number that changes when a yaml file in any folder appears, goes or changes."""
+    """Return a hash that changes when a yaml file in any folder is added, removed or changed."""
     files = (path for folder in folders() for path in folder.rglob("*.yaml"))
     return hash(
         tuple((str(path), (told := path.stat()).st_mtime_ns, told.st_size) for path in files)
@@ -56,16 +56,17 @@ def stamp() -> int:
 
 
 def check_own() -> None:
-    """Raise BadSetting for a file in the user's own folder that is no YAML as ours are."""
+    """Raise BadSetting for a yaml file in the user's own folder that our YAML reader refuses."""
     for path in (path for folder in _own() for path in sorted(folder.rglob("*.yaml"))):
         with readable(path):
             plain_yaml.check(plain_yaml.text_of(path))
 
 
 def without_folders(arguments: Sequence[str]) -> list[str]:
-    """Add the folders of --config-dir and --studies, and return the other arguments.
+    """Register the folders of --config-dir and --studies; return the other arguments.
 
-    `_target_` may name a module of the working directory, however the command was called.
+    Also add the working directory to sys.path, so that `_target_` may name a module in it. Raise
+    BadSetting if a folder cannot be used.
     """
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
@@ -84,7 +85,7 @@ def without_folders(arguments: Sequence[str]) -> list[str]:
 
 @contextmanager
 def readable(file: Path | str) -> Iterator[None]:
-    """Raise what YAML says of a file that it cannot read as BadSetting, in one line."""
+    """Context manager: raise errors of reading the YAML `file` as a one-line BadSetting."""
     try:
         yield
     except (yaml.YAMLError, UnicodeError) as error:
@@ -95,33 +96,36 @@ def readable(file: Path | str) -> Iterator[None]:
 
 
 def values(file: Path) -> Any:
-    """Return the values in the yaml `file`; BadSetting in one line that names it if it has none."""
+    """Return the values in the yaml `file`.
+
+    Raise BadSetting with its name if it is not valid YAML.
+    """
     with readable(file):
         return plain_yaml.from_file(file)
 
 
 def choices(group: str) -> dict[str, Path]:
-    """The yaml of each choice of a group such as `network/device`, by name."""
+    """Return the yaml file of each choice of a group such as `network/device`, by name."""
     files = [file for folder in folders() for file in sorted((folder / group).glob("*.yaml"))]
     first = {file.stem: file for file in reversed(files)}
     return dict(sorted(first.items()))
 
 
 def groups(group: str = "") -> list[str]:
-    """The groups within `group`, of a run without one, such as `network/device`."""
+    """Return the groups inside `group`, such as `network/device`; "" gives the top-level groups."""
     inside = {path for folder in folders() for path in (folder / group).glob("*") if path.is_dir()}
     return sorted({str(Path(group, path.name)) for path in inside})
 
 
 @cache
 def keys() -> list[str]:
-    """All keys of conf/config.yaml, nested ones dotted, and all groups."""
+    """Return all groups and all keys of conf/config.yaml, nested ones dotted."""
     found = dict.fromkeys([*groups(), *dotted(values(CONF / "config.yaml"))])
     return [key for key in found if key.rpartition(".")[2] not in ("defaults", "_target_")]
 
 
 def dotted(config: Any) -> list[str]:
-    """Return the dotted keys of nested mappings, with sections and their `_target_` among them."""
+    """Return the dotted keys of nested mappings, including sections and `_target_` keys."""
     found: list[str] = []
     waiting = [("", config)]
     while waiting:

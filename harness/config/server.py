@@ -1,4 +1,4 @@
-"""The choice `server` of `conf/parallel`: the order in which a server applies gradients."""
+"""Choice `server` of `conf/parallel`: a parameter server, and how it applies gradients."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,15 +10,15 @@ MODES = ("sync", "async")
 
 @dataclass(frozen=True)
 class Server(Parallel):
-    """`workers` trainers, each on its node, and behind them one node for the server."""
+    """Settings of a parameter server on its own node, with `workers` trainers on theirs."""
 
     kind: ClassVar[str] = "server"
     servers: ClassVar[int] = 1
 
-    mode: str = "sync"  # sync: the mean of all trainers' gradients | async: each as it comes
-    threads: int = 1  # of a trainer, each with a model; they share residual and thresholds
+    mode: str = "sync"  # sync: apply the mean of all gradients | async: each on arrival
+    threads: int = 1  # per trainer; each has a model, all share residual and thresholds
     drain_period: float | None = (
-        None  # expected steps until a layer loses its residual; null: never
+        None  # expected steps between drains of a layer's residual; null: never
     )
 
     def __post_init__(self) -> None:
@@ -33,5 +33,5 @@ class Server(Parallel):
 
     @property
     def is_sync(self) -> bool:
-        """True if the server waits for all trainers, and applies the mean."""
+        """True if the server waits for all trainers and applies the mean of their gradients."""
         return self.mode == "sync"

@@ -1,7 +1,7 @@
-"""The edge: a run's resolved configuration, whose values are checked and made a `Run` here.
+"""Conversion of a run's resolved configuration to a checked `harness.config.run.Run`.
 
-Below, nobody reads a value by its key: what is run is a `harness.config.run.Run`. Plain values are
-what a run's id, its label and the comparison with a checkpoint are of.
+Code below uses the `Run` and reads no value by its key. The run's id, its label and the comparison
+with a checkpoint are computed from the plain values here.
 """
 
 import hashlib
@@ -50,36 +50,36 @@ if TYPE_CHECKING:
 
 
 class Output(Protocol):
-    """Methods of a tracker, as a command calls them."""
+    """Methods of a tracker that commands call."""
 
     def check(self) -> None: ...
 
     def write(self, run_dir: Path) -> None: ...
 
 
-PARTS = (  # of a run; classes of those from `model` on import torch, so the others come first
+PARTS = (  # parts of a run; those from `model` on import torch, so they come last
     "profile", "parallel", "controller", "network", "model", "dataset", "compressor", "activations",
 )  # fmt: skip
 FIRST_WITH_TORCH = "model"
-KINDS: dict[str, Any] = {  # what a part's class is, or has the methods of
+KINDS: dict[str, Any] = {  # base or protocol of each kind of part
     "profile": Profile, "parallel": Data | Split | Pipeline | Server | LocalSteps,
     "controller": Controller, "network": NetworkChoice,
     "tracker": Output, "optimizer.schedule": Schedule, "watch": Watch,
 }  # fmt: skip
-ADAPTED = ("model", "dataset")  # may be of classes that know nothing of this project
-SHARED = ("model", "network", "profile")  # a frozen one is made once for all runs that describe it
+ADAPTED = ("model", "dataset")  # accept classes without our interface
+SHARED = ("model", "network", "profile")  # built once per description if frozen
 MOST_SHARED = 256
-WITH_STATE = ("compressor", "controller", "activations")  # every rank has its own
-FILE_KEYS = {  # whose values are files that decide a result, and where those are that we ship
+WITH_STATE = ("compressor", "controller", "activations")  # each rank builds its own
+FILE_KEYS = {  # keys that name files, and the folder of the files we ship
     "path": recordings.SHIPPED,
     "initial_weights": recordings.SHIPPED,
     "regions": SHIPPED_REGIONS,
 }
 SECTIONS = {"target": Target, "emulation": Emulation, "timeouts": Timeouts, "optimizer": Optimizer}
-AUTO = "auto"  # emulation.dilation, which the runner then chooses
-MOST_DRAWN_S = 100_000  # a day and some; random profiles are drawn up to there
-NAME_BYTES = 200  # of an experiment: a report's files are called so, with an ending
-OF_THE_EDGE = {  # what a run is not told
+AUTO = "auto"  # value of emulation.dilation that lets the runner choose it
+MOST_DRAWN_S = 100_000  # a little more than a day; random profiles end there
+NAME_BYTES = 200  # a report's files have the experiment's name and a suffix
+OF_THE_EDGE = {  # keys that only the command uses
     "experiment": Annotated[
         str,
         Must(
@@ -93,7 +93,7 @@ OF_THE_EDGE = {  # what a run is not told
     ],
     "results": Annotated[str, Must("a path", is_path)],
 }  # fmt: skip
-PLAIN = {  # keys of no section, and what they are in a Run
+PLAIN = {  # keys outside of sections, and their names in a Run
     each: each
     for each in (
         "seed", "network_seed", "workers", "workers_per_node", "steps", "batch_size",
@@ -102,7 +102,7 @@ PLAIN = {  # keys of no section, and what they are in a Run
         "reuse_training",
     )
 } | {"bucket_mb": "full_bucket_mb", "controller.agree": "agree"}  # fmt: skip
-# where, whether and how shown, and what follows from the rest
+# Keys that do not change the result, and keys derived from others.
 NOT_IDENTITY = (
     "results",
     "plan",
@@ -114,17 +114,17 @@ NOT_IDENTITY = (
     "reuse_training",
     "typed",
 )
-# what training does not depend on where its densities do not; of `target` see `training`
+# Keys that training is independent of if its densities are. For `target` see `training`.
 NOT_TRAINING = ("experiment", "scale", "profile", "network_seed", "timeouts", "checkpoint_every",
                 "target")  # fmt: skip
-# may differ between the machines of a run, or only bound it
+# Keys that may differ between the machines of a run, or that only limit it.
 NOT_IDENTITY_OF_NETWORK = (
     "machine", "interface", "ledger", "token", "join_s", "time_limit_s", "in_place_of",
     "fitted_on",
 )  # fmt: skip
-# May differ between a run and the one it goes on from: where, how long, how looked at, on what
-# network. Any other key must be equal.
-MISSING = re.compile(r"missing \d+ required .*?arguments?: (.*)")  # as Python says it
+MISSING = re.compile(r"missing \d+ required .*?arguments?: (.*)")  # Python's TypeError
+# Keys that a resumed run may change: folders, length, evaluation, device and network. All others
+# must be equal.
 FREE = {"experiment", "method", "steps", "target", "eval_every", "checkpoint_every"}
 FREE |= {
     "initial_weights",
@@ -148,11 +148,14 @@ class Settings:
 
     @classmethod
     def read(cls, run_dir: Path) -> "Settings":
-        """Settings of an existing run directory."""
+        """Return the settings stored in an existing run directory."""
         return cls(plain_yaml.from_file(run_dir / "config.yaml", aliases=False))
 
     def __getitem__(self, key: str) -> Any:
-        """Value of a dotted key, such as `emulation.dilation`."""
+        """Return the value of a dotted key such as `emulation.dilation`.
+
+        Raise KeyError if it is missing, BadSetting if what should be a section is not one.
+        """
         value: Any = self.config
         for part in key.split("."):
             if not isinstance(value, dict):
@@ -164,7 +167,7 @@ class Settings:
         return value
 
     def identity(self) -> dict[str, Any]:
-        """Settings that the run id is a hash of, with the content of the files they name."""
+        """Return the settings that the run id is a hash of, with digests of the files they name."""
         deciding = {key: value for key, value in self.config.items() if key not in NOT_IDENTITY}
         if "timeouts" in deciding:
             timeouts = deciding["timeouts"].items()
@@ -183,10 +186,10 @@ class Settings:
         return deciding | {key: value for key, value in more.items() if value}
 
     def training(self, only_times: Container[str]) -> dict[str, Any]:
-        """Settings that weights and compression depend on, with the content of the files they name.
+        """Return the settings that decide weights and compression, with digests of their files.
 
-        Those of a run whose controller does not react to the network, whose fields `only_times`
-        neither depends on.
+        This holds if the controller does not react to the network. `only_times` are the keys of the
+        network that change nothing but times.
         """
         free = {*NOT_IDENTITY, *NOT_TRAINING}
         found = {key: value for key, value in self.config.items() if key not in free}
@@ -198,22 +201,24 @@ class Settings:
         return found | {"files": _digests(found)}
 
     def run_id(self) -> str:
-        """Hash of what decides the result."""
+        """Return a hash of the settings that decide the result: 12 hexadecimal digits."""
         text = json.dumps(self.identity(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def run_dir(self) -> Path:
-        """results/<experiment>/<run id>.
+        """Return the absolute path results/EXPERIMENT/RUN_ID.
 
-        A machine that is not the first of a run keeps its part elsewhere, by its network.
+        If a run uses several machines, those after the first have their part in a folder that the
+        network chooses.
         """
         place = self.build("network").place(self.run_id())
         return Path(self["results"]).absolute() / self["experiment"] / place
 
     def build(self, part: str) -> Any:
-        """The object one of PARTS (or `optimizer.schedule`) describes.
+        """Build the object that section `part` describes: one of PARTS or a nested section.
 
-        Raises BadSetting with the section's name in front of what the object itself says.
+        Stateless parts in SHARED are built once. Raise BadSetting, starting with the section's
+        name, if the section is invalid or the constructor refuses it.
         """
         section = self._section(part)
         try:
@@ -230,7 +235,7 @@ class Settings:
                 wrong = _unknown_key(part, section) or mistyped(section)
         except BadSetting:
             raise
-        except Exception as error:  # of importing whatever _target_ names
+        except Exception as error:  # importing `_target_` may raise anything
             raise BadSetting(f"{part}._target_ must name a class: {_first_line(error)}") from error
         if wrong:
             raise BadSetting(f"{part}: {wrong}")
@@ -246,7 +251,10 @@ class Settings:
         return made
 
     def _section(self, part: str) -> dict[str, Any]:
-        """Section of the configuration that makes a part; BadSetting if there is none."""
+        """Return the section of a part without `agree`.
+
+        Raise BadSetting if it has no `_target_`.
+        """
         try:
             section = self[part]
         except KeyError:
@@ -263,11 +271,11 @@ class Settings:
 
     @property
     def is_dilated_by_load(self) -> bool:
-        """True if the runner chooses the dilation: see `harness.runner.tries`."""
+        """True if the runner chooses the dilation (see `harness.runner.tries`)."""
         return self["emulation.dilation"] == AUTO
 
     def _dilated(self, dilation: float) -> "Settings":
-        """Return settings with this dilation if the runner chooses it, else these."""
+        """Return settings with this dilation if the runner has to choose it, else `self`."""
         if self.is_dilated_by_load and self["emulation.compute"] != "measured":
             if self.build("network").machines_of_run() == 1:
                 emulation = self["emulation"] | {"dilation": dilation}
@@ -275,9 +283,9 @@ class Settings:
         return self
 
     def keys(self) -> dict[str, Any]:
-        """Values of a run's plain keys and sections, by their name in `Run`; imports no torch.
+        """Return the values of plain keys and sections by their names in `Run`, without torch.
 
-        Raises BadSetting at the first that is out of range.
+        Raise BadSetting at the first value that is out of range.
         """
         hints = get_type_hints(RunKeys, include_extras=True)
         self.require_fit("", {key: hints[name] for key, name in PLAIN.items()} | OF_THE_EDGE)
@@ -288,7 +296,7 @@ class Settings:
     def check_without_torch(self) -> None:
         """Raise BadSetting for an unknown key, a bad plain value, or a bad part without tensors.
 
-        It imports torch only where the class of such a part does.
+        Import torch only if the class of such a part does.
         """
         sections = {name: self.config.get(name) for name in SECTIONS}
         given = {f"{name}.{key}" for name, own in sections.items() for key in own or ()}
@@ -301,14 +309,14 @@ class Settings:
             self.build(part)
 
     def run(self, dilation: float = 1.0) -> "Run":
-        """Build the run; BadSetting at the first value that cannot be, whatever the others.
+        """Build the run. Raise BadSetting at the first invalid value.
 
-        `dilation` is used if the runner chooses it.
+        `dilation` is used if the runner has to choose it.
         """
         if (settings := self._dilated(dilation)) is not self:
             return settings.run()
         values = self.keys()
-        from harness.config.run import Run  # torch: not before the values above are right
+        from harness.config.run import Run  # torch: only after the checks above
 
         parts = {part: self.build(part) for part in PARTS}
         makers = {part: partial(self.build, part) for part in WITH_STATE}
@@ -323,7 +331,7 @@ class Settings:
         )
 
     def section_of(self, name: str, kind: type) -> Any:
-        """Build a section that is no part; the optimizer has one, its schedule."""
+        """Build section `name` as a `kind`, such as Target; its `schedule`, if any, is a part."""
         kinds = get_type_hints(kind, include_extras=True)
         plain = {key: each for key, each in kinds.items() if key != "schedule"}
         self.require_fit(f"{name}.", plain)
@@ -332,12 +340,12 @@ class Settings:
         return kind(**values, **parts)
 
     def require_fit(self, prefix: str, kinds: dict[str, Any]) -> None:
-        """BadSetting unless the keys of `kinds`, after `prefix`, have values of these types."""
+        """Raise BadSetting unless the keys of `kinds`, after `prefix`, have values of its types."""
         if wrong := unfit({key: self[prefix + key] for key in kinds}, kinds, prefix):
             raise BadSetting(wrong)
 
 
-_shared: dict[Hashable, Any] = {}  # parts that were made, by what describes them
+_shared: dict[Hashable, Any] = {}  # built parts by their description
 
 
 def _is_frozen(made: Any) -> bool:
@@ -346,7 +354,7 @@ def _is_frozen(made: Any) -> bool:
 
 
 def _require_part(part: str, made: Any, path: str) -> None:
-    """Raise BadSetting unless `made`, at `path`, is such a part by its class; nothing is called."""
+    """Raise BadSetting unless `made`, found at `path`, is a class for `part`. Nothing is called."""
     kind = KINDS.get(part)
     if kind is None:
         from harness.config import own  # torch
@@ -371,12 +379,12 @@ def _share(described: Hashable, made: Any) -> None:
 
 
 def _described(part: str, section: dict[str, Any]) -> Hashable:
-    """Return all that decides the object that a section makes; files count by content."""
+    """Return a hashable description of the object that a section builds, with file digests."""
     return part, located(section["_target_"]), repr(section), repr(_digests(section))
 
 
 def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that must be equal where a run goes on from another, as a file has them."""
+    """Return the settings that must be equal to resume from another run, as JSON values."""
     return json.loads(json.dumps({k: v for k, v in config.items() if k not in FREE}))
 
 
@@ -398,7 +406,7 @@ def unknown_keys(part: str, section: dict[str, Any]) -> list[str]:
 
 
 def _unknown_key(part: str, section: dict[str, Any]) -> str:
-    """Complaint about a key that the part's class does not have; "" when it has all."""
+    """Return a message on the first key that the part's class does not have; "" if none."""
     if not (unknown := unknown_keys(part, section)):
         return ""
     target = located(section["_target_"])
@@ -407,13 +415,13 @@ def _unknown_key(part: str, section: dict[str, Any]) -> str:
 
 
 def _digests(config: dict[str, Any]) -> dict[str, str]:
-    """Digests of the files that a configuration names, as far as they are here."""
+    """Return the digests of the files that a configuration names, if they are on this machine."""
     found = {name: recordings.find_in(shipped, name) for name, shipped in _files(config)}
     return {name: recordings.digest(file) for name, file in found.items() if file}
 
 
 def _files(value: Any) -> Iterator[tuple[str, Path]]:
-    """Every file that a configuration names, at any depth, and where it is if it is shipped."""
+    """Yield (name, shipped folder) for each file that a configuration names, at any depth."""
     if isinstance(value, dict):
         named = ((value.get(key), shipped) for key, shipped in FILE_KEYS.items())
         yield from ((name, shipped) for name, shipped in named if isinstance(name, str))

@@ -1,7 +1,7 @@
-"""The runs of a command line: a run alone, a sweep, or all lines of an experiment's comparison.
+"""Runs of a command line: a single run, a sweep, or all lines of an experiment's comparison.
 
-What the command line says of a key is in place of what a line says of it. A method said there is
-said whole: what lines say of a method's parts goes.
+The command line overrides the lines of a comparison, key by key. A `method` in the command line
+also overrides all settings of the method's parts in them.
 """
 
 import pickle
@@ -34,12 +34,12 @@ from harness.config.settings import FIRST_WITH_TORCH, PARTS, BadSetting, Setting
 from harness.config.typed import is_section, unfit
 
 MULTIRUN = ("-m", "--multirun")
-MAY_SWEEP = set(",(")  # what every override has that is swept: `a,b`, `range(0,3)`
-MOST_KEPT = 128  # compositions, of 0.6 MB each
+MAY_SWEEP = set(",(")  # any swept override has one: `a,b`, `range(0,3)`
+MOST_KEPT = 128  # cached compositions of 0.6 MB each
 NOT_OF_A_RUN = ("hydra", "comparison", "seeds", "folder")
 OF_A_COMPARISON = {"comparison": list[str], "seeds": list[int]}
-ALONE = "comparison=[]"  # one run of an experiment, without the others
-FOLDER = re.compile("experiment=")  # with a + before it, it is the choice
+ALONE = "comparison=[]"  # selects one run of an experiment
+FOLDER = re.compile("experiment=")  # matches no +experiment=, which is the group
 OF_A_METHOD = (
     "method",
     "compressor",
@@ -53,18 +53,18 @@ OF_A_METHOD = (
 )
 
 
-_stamps: list[int] = []  # of the files, as each open `hydra()` found them
+_stamps: list[int] = []  # `search_path.stamp` of each open `hydra()`
 
 
 class OnlyAStandIn(BadSetting):
-    """A choice that there is at scale=laptop, and not at scale=paper."""
+    """Error for a choice that exists at scale=laptop but not at scale=paper."""
 
 
 @contextmanager
 def hydra() -> Iterator[None]:
-    """Initialise Hydra at conf/, which every function here needs.
+    """Context manager that initialises Hydra at conf/; all functions here need it.
 
-    The caller may be a Hydra application itself: its own Hydra is put back afterwards.
+    The caller may be a Hydra application itself: its state is restored afterwards.
     """
     instances = Singleton._instances
     process_wide: tuple[Any, ...] = (GlobalHydra, HydraConfig, JobRuntime, VersionBase)
@@ -84,7 +84,7 @@ def hydra() -> Iterator[None]:
 
 
 def choices(arguments: Sequence[str]) -> list[list[str]]:
-    """The overrides of every run, each once, in order."""
+    """Return the overrides of each run, in order and without repetition."""
     asked = [each for each in arguments if each not in MULTIRUN]
     _check_folder_name(asked)
     lines = comparison(asked)
@@ -101,9 +101,9 @@ def choices(arguments: Sequence[str]) -> list[list[str]]:
 
 
 def _check_folder_name(overrides: Sequence[str]) -> None:
-    """BadSetting for `experiment=NAME` of an experiment of that name that is not asked for.
+    """Raise BadSetting for `experiment=NAME` if NAME is an experiment but `+` is missing.
 
-    Its runs would be others than the experiment's, in the experiment's folder.
+    It would put other runs into the folder of that experiment.
     """
     if any(each.startswith(("+experiment=", "++experiment=")) for each in overrides):
         return
@@ -118,7 +118,7 @@ def _check_folder_name(overrides: Sequence[str]) -> None:
 
 
 def comparison(overrides: Sequence[str]) -> list[list[str]]:
-    """Lines of the experiment among `overrides`, each with its seeds; none without."""
+    """Return the lines of the experiment in `overrides`, each with its seeds; [] if it has none."""
     whole = load(overrides, RunMode.MULTIRUN)
     told: Any = OmegaConf.to_container(OmegaConf.masked_copy(whole, list(OF_A_COMPARISON)))
     if wrong := unfit(told, OF_A_COMPARISON):
@@ -128,9 +128,10 @@ def comparison(overrides: Sequence[str]) -> list[list[str]]:
 
 
 def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
-    """Hydra's configuration, not to be changed; with MULTIRUN, without the keys that are swept.
+    """Return Hydra's composed configuration, which the caller must not change.
 
-    OnlyAStandIn for a choice that is missing at scale=paper alone.
+    With MULTIRUN, swept keys are left out. Raise OnlyAStandIn for a choice that is missing only at
+    scale=paper.
     """
     sweeps = any(MAY_SWEEP & set(each) for each in overrides)
     try:
@@ -150,7 +151,8 @@ def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
 def _composed(stamp: int, overrides: tuple[str, ...], mode: RunMode) -> DictConfig:
     """Compose the groups, which the runs of a sweep share, and then set the values.
 
-    `stamp` is that of the files. Mappings of a part, such as `units` of a profile, take new keys.
+    `stamp` invalidates the cache when a file changes. Mappings in a part, such as `units` of a
+    profile, accept new keys.
     """
     loader: Any = GlobalHydra.instance().config_loader()
     parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -170,7 +172,7 @@ def _composed(stamp: int, overrides: tuple[str, ...], mode: RunMode) -> DictConf
 
 @lru_cache(MOST_KEPT)
 def _groups(stamp: int, overrides: tuple[str, ...], mode: RunMode) -> bytes:
-    """Compose with Hydra, and pickle: reading that back takes a tenth of the time."""
+    """Compose with Hydra and return the result pickled; unpickling takes a tenth of the time."""
     loader: Any = GlobalHydra.instance().config_loader()
     config = loader.load_configuration("config", list(overrides), mode, mode == RunMode.RUN)
     waiting = [(config[key], False) for key in config if key != "hydra" and _is_map(config, key)]
@@ -190,7 +192,7 @@ def _is_map(section: DictConfig, key: Any) -> bool:
 
 
 def _as_key(override: str) -> str:
-    """`experiment=NAME`, the folder, by a key that is not the name of a group too."""
+    """Rename `experiment=NAME` (a folder) to `folder=NAME`, as `experiment` is also a group."""
     return override.replace("experiment=", "folder=", 1) if FOLDER.match(override) else override
 
 
@@ -199,7 +201,7 @@ def key_of(override: Override) -> str:
 
 
 def _left(line: list[Override], given: list[Override]) -> Iterator[Override]:
-    """Overrides of `line` that `given`, from the command line, does not replace."""
+    """Yield the overrides of `line` that the command line (`given`) does not replace."""
     said = [key_of(each) for each in given]
     if "method" in said:
         said += OF_A_METHOD
@@ -215,7 +217,10 @@ def _product(overrides: list[Override]) -> list[list[str]]:
 
 
 def settings_of(choice: Sequence[str]) -> Settings:
-    """Return the settings of one run, and in them its command; in virtual time if need be."""
+    """Return the settings of one run, with its command as `typed`.
+
+    If only virtual time is possible here, the settings are those of `usable_settings`.
+    """
     settings = usable_settings(load(choice))
     words = [*choice, *([ALONE] if any("experiment=" in word for word in choice) else [])]
     settings.config["typed"] = shlex.join(["python", "-m", "harness", *dict.fromkeys(words)])
@@ -223,7 +228,7 @@ def settings_of(choice: Sequence[str]) -> Settings:
 
 
 def usable_settings(config: DictConfig) -> Settings:
-    """The run that Hydra's `config` is; in virtual time if that is all there can be."""
+    """Return the settings of Hydra's `config`, in virtual time if packets are impossible here."""
     settings = plain_settings(config)
     if (instead := fallback_of(settings, config.hydra)) is None:
         return settings
@@ -234,7 +239,7 @@ def usable_settings(config: DictConfig) -> Settings:
 
 
 def plain_settings(config: DictConfig) -> Settings:
-    """Hydra's configuration as plain values of one run, and what its method is called."""
+    """Return Hydra's configuration as plain values of one run, with the name of its method."""
     if config.folder is not None:
         config = config.copy()
         with open_dict(config):
@@ -248,15 +253,16 @@ def plain_settings(config: DictConfig) -> Settings:
 
 
 def _drop_keys_of_another_choice(group: str, told: dict[str, Any], config: DictConfig) -> None:
-    """Drop from `told` what a method or experiment sets for its own choice of `group`.
+    """Delete keys from section `group` of `told` that belong to a choice that was replaced.
 
-    Such keys stay where an override replaced that choice by one whose class does not have them.
+    A method or experiment may set keys for its own choice. They stay when an override selects
+    another choice, whose class may not have them.
     """
     overrides = [each.lstrip("+") for each in config.hydra.overrides.task]
     section: Any = told.get(group)
     if not (is_section(section) and any(each.startswith(f"{group}=") for each in overrides)):
         return
-    with suppress(ImportError, TypeError, ValueError):  # of which the check of the run tells
+    with suppress(ImportError, TypeError, ValueError):  # the check of the run reports these
         unknown = unknown_keys(group, section)
         own = parts.keys_of(group, config.hydra.runtime.choices[group]) if unknown else ()
         for key in unknown:
@@ -265,7 +271,7 @@ def _drop_keys_of_another_choice(group: str, told: dict[str, Any], config: DictC
 
 
 def _plain(value: Any) -> Any:
-    """A section as plain values, resolved in the whole that it is part of."""
+    """Return `value`; a section becomes plain values, with interpolations resolved."""
     if not OmegaConf.is_config(value):
         return value
     return OmegaConf.to_container(value, resolve=True, throw_on_missing=True)

@@ -1,4 +1,4 @@
-"""Values of a section of the configuration against the types that its class declares for them."""
+"""Checks of configuration values against the types that a section's class declares."""
 
 import inspect
 import os
@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from harness.records.printable import PrintableError
 
 STDLIB = {"builtins", *sys.stdlib_module_names}
-MOST_SHOWN = 200  # characters of a value
-MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4096  # of Linux: NAME_MAX, PATH_MAX
-MOST_WHOLE = 2**53  # what a float of JSON holds exactly
+MOST_SHOWN = 200  # most characters of a value in a message
+MOST_NAME_BYTES, MOST_PATH_BYTES = 255, 4096  # NAME_MAX and PATH_MAX of Linux
+MOST_WHOLE = 2**53  # largest integers that JSON's floats keep exact
 MOST_WORKERS = 100_000
 PLAIN = {
     bool: "true or false",
@@ -28,7 +28,7 @@ PLAIN = {
 
 MEASURED = re.compile(
     r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?) ?(%|[A-Za-zµ/]*)", re.ASCII
-)  # and a unit
+)  # a number and its unit
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "usec": 1e-6, "ms": 1e-3, "msec": 1e-3, "s": 1.0}
 SECONDS |= {"sec": 1.0, "seconds": 1.0, "min": 60.0, "minutes": 60.0, "h": 3600.0, "hours": 3600.0}
 THOUSANDS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -36,7 +36,9 @@ BITS = {f"{k}{unit}": n for k, n in THOUSANDS.items() for unit in ("bit/s", "bit
 BITS |= {f"{k}B/s": 8 * n for k, n in THOUSANDS.items()}
 BYTES = {f"{k}{unit}": n for k, n in THOUSANDS.items() for unit in ("B", "byte", "bytes")}
 BINARY = {f"{k}iB": 1024.0**n for n, k in enumerate(THOUSANDS) if k}
-UNITS: dict[str, tuple[str, float, dict[str, float]]] = {  # the end of a key: its unit, and others
+UNITS: dict[
+    str, tuple[str, float, dict[str, float]]
+] = {  # by suffix of a key: its unit, accepted others
     "s": ("s", 1.0, SECONDS),
     "ms": ("ms", 1e-3, SECONDS),
     "us": ("us", 1e-6, SECONDS),
@@ -51,18 +53,18 @@ SWITCHED = {"1": True, "yes": True, "on": True, "0": False, "no": False, "off": 
 
 
 class BadSetting(PrintableError, ValueError):
-    """A setting the user has to change; the message names key, value and what is allowed."""
+    """Error for a setting the user has to change. The message has key, value and allowed values."""
 
 
 def require(good: bool, key: str, value: object, allowed: str) -> None:
-    """Raise BadSetting, with key, allowed values and the value, unless it is `good`."""
+    """Raise BadSetting, with the key, the allowed values and the value, unless `good`."""
     if not good:
         raise BadSetting(f"{key} must be {allowed}, got {shown(value)}")
 
 
 @contextmanager
 def of_part(part: str, *errors: type[Exception]) -> Iterator[None]:
-    """Raise `errors` as BadSetting, with the part's name in front."""
+    """Context manager: raise `errors` as BadSetting, with the part's name in front."""
     try:
         yield
     except errors as error:
@@ -70,41 +72,41 @@ def of_part(part: str, *errors: type[Exception]) -> Iterator[None]:
 
 
 def is_text(value: str) -> bool:
-    """True if a line can show `value`, and a path of Linux could be as long."""
+    """Return True if `value` is printable and shorter than the longest path of Linux."""
     return value.isprintable() and len(os.fsencode(value)) < MOST_PATH_BYTES
 
 
 def is_path(text: str, name_bytes: int = MOST_NAME_BYTES) -> bool:
-    """True if Linux can open a path of such a name, and a line can show it."""
+    """Return True if `text` is printable and Linux allows its length and those of its names."""
     return (
         is_text(text) and 0 < max(len(os.fsencode(name)) for name in text.split("/")) <= name_bytes
     )
 
 
 def shown(value: object) -> str:
-    """The value as Python has it, without the middle of a long one."""
+    """Return the repr of `value` (a class by its name), with the middle of a long one cut out."""
     told = value.__name__ if isinstance(value, type) else repr(value)
     return told if len(told) <= MOST_SHOWN else f"{told[: MOST_SHOWN - 20]}...{told[-10:]}"
 
 
 class Must(NamedTuple):
-    """Beside a type, in Annotated: which of its values may be."""
+    """Restriction on a type, for use in Annotated: its text, and the test of a value."""
 
     said: str
     holds: Callable[[Any], bool]
 
 
 def mistyped(section: Mapping[str, Any], prefix: str = "") -> str:
-    """Describe the first value that is not of its declared type; "" if all are.
+    """Return a message on the first value that is not of its declared type; "" if all are.
 
-    `section` has a `_target_`, and may hold others. What its class does not declare is not looked
-    at: that is refused when it is built.
+    `section` has a `_target_` and may contain other sections. Keys that its class does not declare
+    are ignored: building the object refuses them.
     """
     return unfit(section, _declared(section["_target_"]), prefix)
 
 
 def unfit(section: Mapping[str, Any], kinds: Mapping[str, Any], prefix: str = "") -> str:
-    """Describe the first value that is not of the type in `kinds`; "" if all are."""
+    """Return a message on the first value that is not of its type in `kinds`; "" if all are."""
     for key, value in section.items():
         if key.startswith("_") or key not in kinds:
             continue
@@ -120,7 +122,7 @@ def unfit(section: Mapping[str, Any], kinds: Mapping[str, Any], prefix: str = ""
 
 
 def _instead(key: str, value: Any, kind: Any) -> str:
-    """Say what to write for a value that a person reads otherwise; "" where nobody would."""
+    """Return a hint for a value such as "10 ms" that a person would understand; else ""."""
     unit, size, others = UNITS.get(key.rpartition("_")[2], UNITLESS)
     meant = _meant(value, size, others)
     fit = [each for each in (meant, _whole(meant)) if meant is not None and _fits(each, kind)]
@@ -131,15 +133,15 @@ def _instead(key: str, value: Any, kind: Any) -> str:
 
 
 def without_unit(key: str) -> str:
-    """Return the name of a key without the unit at its end, if it has one."""
+    """Return the name of a key without a unit at its end."""
     stem, _, unit = key.rpartition("_")
     return stem if stem and unit.lower() in UNITS | OTHER_UNITS else key
 
 
 def _meant(value: Any, size: float, others: Mapping[str, float]) -> Any:
-    """The value that a person meant, by the sizes of units; None where that is not known.
+    """Return the value that a person meant, converted by unit sizes; None if it is not known.
 
-    `size` is that of the unit which the result has.
+    `size` is the size of the result's unit; `others` has the sizes of accepted units.
     """
     if isinstance(value, list):
         numbers = (int, float)
@@ -156,19 +158,19 @@ def _meant(value: Any, size: float, others: Mapping[str, float]) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    """`value`, as an int where it is a float without a fraction."""
+    """Return `value`, a float without a fraction as int."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def written(value: Any) -> str:
-    """A value as a command line has it."""
+    """Return a value as it is written in a command line."""
     if isinstance(value, list):
         return f"[{','.join(map(written, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(_whole(value))
 
 
 def as_declared(value: Any, kind: Any) -> Any:
-    """Return `value`, as a float where `kind` is one: torch takes no integer beyond 64 bits."""
+    """Return `value`, an int as float if `kind` is float: torch takes no int beyond 64 bits."""
     return float(value) if type(value) is int and _is_float(kind) else value
 
 
@@ -180,14 +182,14 @@ def _is_float(kind: Any) -> bool:
 
 
 def is_section(value: Any) -> bool:
-    """True if `value` is a section with a `_target_`."""
+    """Return True if `value` is a section with a `_target_`."""
     return isinstance(value, Mapping) and isinstance(value.get("_target_"), str)
 
 
 def is_of(made: Any, kind: Any) -> bool:
-    """True if the class `made`, or what the function `made` is declared to return, is a `kind`.
+    """Return True if class `made`, or the declared result of function `made`, is a `kind`.
 
-    A class is a protocol if it derives from it or has all of its methods. Nothing is called.
+    A class fits a protocol if it derives from it or has all of its methods. Nothing is called.
     """
     made = made if inspect.isclass(made) else hints(made).get("return")
     if kind in getattr(made, "__mro__", ()):
@@ -202,14 +204,15 @@ def methods_of(kind: Any) -> list[str]:
 
 
 def is_pythons_own(made: Any) -> bool:
-    """True for a class or function of the standard library, which is no part of a run."""
+    """Return True for a class or function of the standard library, which is no part of a run."""
     return str(getattr(made, "__module__", None) or "builtins").partition(".")[0] in STDLIB
 
 
 def forbidden(section: Any, prefix: str = "") -> str:
-    """Describe the first thing in nested sections that instantiating must not call; "" if none.
+    """Return a message on the first nested section that must not be instantiated; "" if none.
 
-    A section within another one makes an object of a class that is not Python's own.
+    A nested section must name a class that is not from the standard library, and no key of Hydra's
+    except `_target_`.
     """
     items: Any = section.items() if isinstance(section, Mapping) else enumerate(section)
     for key, value in items:
@@ -229,18 +232,18 @@ def forbidden(section: Any, prefix: str = "") -> str:
 
 
 def located(path: str) -> Any:
-    """Import the object at a dotted path; ImportError, in one line, if there is none."""
-    from hydra._internal.utils import _locate  # 0.3 s, which --help does without
+    """Import the object at a dotted path. Raise ImportError with a one-line reason if it fails."""
+    from hydra._internal.utils import _locate  # takes 0.3 s, so --help avoids it
 
     try:
         return _locate(path)
-    except Exception as error:  # of importing whatever lies on the way
+    except Exception as error:  # importing modules on the path may raise anything
         said = _absent(path) or str(error.__cause__ or error).strip() or type(error).__name__
         raise ImportError(f"{path}: {said.splitlines()[0]}") from error
 
 
 def _absent(path: str) -> str:
-    """Say which name of a dotted path its module lacks; "" if it has it, or is not there."""
+    """Return a message on the name that an imported module lacks; "" if that is not the reason."""
     module, _, name = path.rpartition(".")
     there = sys.modules.get(module)
     if there is None or hasattr(there, name):
@@ -250,13 +253,13 @@ def _absent(path: str) -> str:
 
 
 def _declared(target: str) -> dict[str, Any]:
-    """Types of the arguments of what `target` names."""
+    """Return the declared argument types of the class or function at `target`."""
     made = located(target)
     return hints(made.__init__ if inspect.isclass(made) else made)
 
 
 def hints(called: Any) -> dict[str, Any]:
-    """Types that a function declares; none where it is compiled, or declares none."""
+    """Return the types that a function declares; {} if it is compiled or declares none."""
     try:
         return get_type_hints(called)
     except (TypeError, NameError):
@@ -284,7 +287,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _fit_all(values: Sequence[Any], kinds: Sequence[Any]) -> bool:
-    """Items of a sequence: all of one type, or each of its own."""
+    """Return True if the items fit: all of one type, or each of its own."""
     if len(kinds) == 1 or kinds[-1] is Ellipsis:
         return all(_fits(value, kinds[0]) for value in values)
     return len(values) == len(kinds) and all(map(_fits, values, kinds))
@@ -299,7 +302,7 @@ def _is_plain(value: Any, kind: Any) -> bool:
 
 
 def _told(kind: Any) -> str:
-    """Say in words which values a type takes."""
+    """Describe the values that a type accepts, in words."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return " or ".join(dict.fromkeys(map(_told, arguments)))
@@ -317,7 +320,7 @@ def _told(kind: Any) -> str:
 
 
 def leaves(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every value of nested mappings, with the keys that lead to it."""
+    """Yield (keys, value) for each leaf of nested mappings; `keys` is the path to it."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, (*keys, str(key)))

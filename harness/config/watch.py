@@ -1,4 +1,4 @@
-"""The setting `watch`: what is recorded of gradients and activations, and how often."""
+"""Setting `watch`: which statistics of gradients and activations are recorded, and how often."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,22 +6,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Watch:
-    """Choice of what each rank records, every `every` steps, of what it computes itself."""
+    """Selection of the statistics that each rank records of its own tensors."""
 
     every: int = 10  # steps
-    densities: Sequence[float] = (0.25, 0.1, 0.05)  # thresholds are of what such shares reach
-    gradients: Sequence[str] = ()  # names of parameters: of what is compressed, residual included
-    histogram_at: Sequence[int] = ()  # steps, of all activations of a batch before each cut
+    densities: Sequence[float] = (
+        0.25,
+        0.1,
+        0.05,
+    )  # shares of elements whose thresholds are recorded
+    gradients: Sequence[str] = ()  # parameters whose compressed input (with residual) is recorded
+    histogram_at: Sequence[int] = ()  # steps with a histogram of activations before each cut
 
     def __post_init__(self) -> None:
         if not isinstance(self.every, int) or self.every < 1:
             raise ValueError(f"every must be a whole number >= 1, got {self.every!r}")
-        from compressors.activations.rows import check_density  # torch, for this setting alone
+        from compressors.activations.rows import check_density  # imports torch
 
         for density in self.densities:
             check_density(density)
 
     def check(self, names: Sequence[str]) -> None:
-        """ValueError unless a model's parameters have all names that it is to look at."""
+        """Raise ValueError if `gradients` has a name that no parameter in `names` has."""
         if missing := [name for name in self.gradients if name not in names]:
             raise ValueError(f"gradients must be of {', '.join(names)}, got {', '.join(missing)}")
