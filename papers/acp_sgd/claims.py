@@ -1,4 +1,4 @@
-"""ACP-SGD's claims (Zhang et al., 2023), judged by the run directories of its experiments."""
+"""Decide ACP-SGD's claims (Zhang et al., 2023) from the run directories of its experiments."""
 
 from statistics import fmean
 
@@ -10,9 +10,9 @@ from papers.acp_sgd import replays, trained
 TIMELINES = "acp_fig4"
 DENSE, ACP, PACKED, STAR = "allreduce", "acp_sgd", "powersgd_packed", "powersgd_vectors_apart"
 MODEL = "ResNet-50"
-SLOWER = 1.11  # both ways of Power-SGD over S-SGD, in the mean
-HIDDEN = 0.1  # of computation, exposed
-PRINTED = ("ResNet-50", "BERT-Large")  # of table III, in published.csv
+SLOWER = 1.11  # mean step time of both Power-SGD variants over S-SGD's
+HIDDEN = 0.1  # most exposed communication, as a share of computation
+PRINTED = ("ResNet-50", "BERT-Large")  # rows of table III in published.csv
 ALL_METHODS = ("S-SGD", "Power-SGD", "Power-SGD*", "ACP-SGD")
 
 
@@ -23,25 +23,25 @@ def table3_cell(model: str, method: str) -> PublishedCell:
 
 
 def takes_248_ms(runs: Runs) -> Found:
-    """A step of ACP-SGD."""
+    """Decide whether ACP-SGD's step on ResNet-50 takes 248 ms, within `rules.FACTOR`."""
     found = 1e3 * runs.of(TIMELINES).mean("iteration_s", ACP)[ACP]
     return Found(rules.is_about(found, 248), f"{found:.4g} ms")
 
 
 def faster_than_dense(runs: Runs) -> Found:
-    """A step of S-SGD over one of ACP-SGD."""
+    """Decide whether S-SGD's step takes 266/248 times ACP-SGD's, as `rules.meets` judges it."""
     found = runs.of(TIMELINES).ratio("iteration_s", DENSE, ACP)
     return Found(rules.meets(found, 266 / 248), f"{spoken(found)} times as long")
 
 
 def faster_than_power(runs: Runs) -> Found:
-    """A step of Power-SGD, as its authors have it, over one of ACP-SGD."""
+    """Decide whether a step of the original Power-SGD takes longer than one of ACP-SGD."""
     found = runs.of(TIMELINES).ratio("iteration_s", PACKED, ACP)
     return Found(above(found), f"{spoken(found)} times as long")
 
 
 def power_is_slower(runs: Runs) -> Found:
-    """Steps of both ways of Power-SGD over S-SGD's: each longer, their mean about as published."""
+    """Decide whether both Power-SGD variants are slower than S-SGD, about `SLOWER` in the mean."""
     group = runs.of(TIMELINES)
     over = {method: group.ratio("iteration_s", method, DENSE) for method in (PACKED, STAR)}
     mean = fmean(each.mean for each in over.values())
@@ -50,7 +50,7 @@ def power_is_slower(runs: Runs) -> Found:
 
 
 def hides(runs: Runs) -> Found:
-    """Communication beside which nothing computes: ACP-SGD little of computation, others more."""
+    """Decide whether ACP-SGD exposes little communication (`HIDDEN`) and Power-SGD exposes more."""
     group = runs.of(TIMELINES)
     over = {method: group.ratio("exposed_s", method, ACP) for method in (PACKED, STAR)}
     exposed, compute = (group.mean(part, ACP)[ACP] for part in ("exposed_s", "compute_s"))
@@ -198,7 +198,7 @@ for gbit, mbit in ((4, 62.5), (10, 156.25), (40, 625)):
         cells=[],
     )
 for experiment, models in trained.MODELS.items():
-    own = experiment == trained.ON_A_GPU  # the paper's nets, in place of their stand-ins
+    own = experiment == trained.ON_A_GPU  # the paper's networks instead of stand-ins
     for model in models:
         said = f"{model} itself" if own else model
         for rival, name in ((trained.DENSE, "S-SGD"), (trained.POWER, "Power-SGD")):

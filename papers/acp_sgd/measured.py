@@ -1,7 +1,7 @@
-"""Which runs say the numbers of ACP-SGD's table III and of its figures 6, 9 and 11 to 13.
+"""Map published cells of ACP-SGD to measures on our runs: table III, figures 6, 9, 11 to 13.
 
-Times are of replays at true size on as many workers, comparable as they stand; accuracies of what
-was trained in the models' place. In figure 11a "bs=16" is 8: see `predictor`.
+Times come from replays at true size with as many workers, so they compare directly. Accuracies come
+from models trained in place of the paper's. In figure 11a "bs=16" means batch 8: see `predictor`.
 """
 
 from collections.abc import Callable
@@ -17,23 +17,23 @@ from harness.reporting.claims.numbers import Measure, MeasuredCell, Number, fewe
 from papers.acp_sgd import replays, trained
 
 WORKERS = 32
-OF_TRAINED = 4  # workers
+OF_TRAINED = 4  # workers of trained runs
 MODELS = {name: model for model, name in replays.MODELS.items()}
 NAN = float("nan")
 MBIT = {"1GbE": 1_000.0, "10GbE": 10_000.0}
 OVER = {"ACP vs S-SGD": "S-SGD", "ACP vs Power-SGD": "Power-SGD", "ACP vs Power-SGD*": "Power-SGD*"}
-IN_TEXT = {"Power-SGD": "Power-SGD*", "ACP": "ACP-SGD"}  # what figures 9 and 11 to 13 call so
+IN_TEXT = {"Power-SGD": "Power-SGD*", "ACP": "ACP-SGD"}  # names in figures 9 and 11 to 13
 FUSED = IN_TEXT | {"S-SGD": "S-SGD"}
 AT_RANK = {"ACP vs Power-SGD r=32": 32, "ACP vs Power-SGD r=256": 256}
 
 
 def cells(rows: list[Any]) -> list[MeasuredCell]:
-    """Cells of the tables and figures that `_measure` knows."""
+    """Return the measure of every published row that `_measure` supports."""
     return measured_cells(rows, _measure, absolute="final_accuracy")
 
 
 def notes(row: Any, rows: pd.DataFrame, found: Number) -> list[str]:
-    """Differences of these runs from the paper's."""
+    """Return a note if the runs have another number of workers than the paper, else []."""
     return fewer(rows, OF_TRAINED if row.id == "acp_fig6" else WORKERS)
 
 
@@ -60,18 +60,18 @@ def _measure(row: Any) -> Measure | None:
 
 
 def _alone(value: Callable[[Runs], float]) -> Measure:
-    """A number of replays, in which nothing is random."""
+    """Return a measure without an interval, as replays are deterministic."""
     return lambda runs: Number(value(runs), NAN, NAN)
 
 
 def _over_acp(runs: Runs, other: str, model: str) -> float:
-    """A step of another method over one of ACP-SGD, on a model or in the mean of all four."""
+    """Return `other`'s step time over ACP-SGD's on `model`; "" gives the mean of all models."""
     steps, ours = replays.table3(runs, other), replays.table3(runs, "ACP-SGD")
     return fmean(steps[each] / ours[each] for each in ([model] if model else replays.MODELS))
 
 
 def _lead_at_batch(runs: Runs, method: str) -> float:
-    """Return S-SGD's step over ACP-SGD's for a `method` such as "ACP vs S-SGD bs=32"."""
+    """Return a rival's step time over ACP-SGD's; `method` is like "ACP vs S-SGD bs=32"."""
     named, _, batch = method.removeprefix("ACP vs ").partition(" bs=")
     other = {"S-SGD": replays.DENSE, "Power-SGD": "powersgd_vectors_apart"}[named]
     batch_size = 8 if batch == "16" else int(batch)
@@ -80,6 +80,6 @@ def _lead_at_batch(runs: Runs, method: str) -> float:
 
 
 def _accuracy(runs: Runs, name: str) -> Number:
-    """Percent."""
+    """Return ACP-SGD's final accuracy on model `name` in percent, with its interval."""
     rows = trained.of_model(runs, name, trained.TRAINED).rows(trained.ACP)
     return Number(*statistics.interval(100 * rows.final))

@@ -1,8 +1,8 @@
 """Predict ACP-SGD's timing cells (Zhang et al., 2023): figures 2, 3, 5 and 9 to 13, table III.
 
-From section V.D on the paper's "Power-SGD" is Power-SGD*, torch's hook; before, the original. The
-column of methods also has conditions: "ACP vs S-SGD bs=32" compares two methods, both at batch 32.
-"bs16->32", "r32->r256" and "8->64" in the column of workers compare a method with itself.
+From section V.D on, the paper's "Power-SGD" means Power-SGD*, torch's hook; before, the original.
+The method column also holds conditions: "ACP vs S-SGD bs=32" compares two methods at batch 32.
+"bs16->32", "r32->r256" and, in the workers column, "8->64" compare a method with itself.
 """
 
 import re
@@ -26,12 +26,12 @@ from harness.fidelity.replays import (
 )
 
 MODELS = ("ResNet-50", "ResNet-152", "BERT-Base", "BERT-Large")
-SWEPT = ("ResNet-50", "BERT-Base")  # of figures 12 and 13
-FUSED = ("ResNet-152", "BERT-Large")  # of figure 9
+SWEPT = ("ResNet-50", "BERT-Base")  # in figures 12 and 13
+FUSED = ("ResNet-152", "BERT-Large")  # in figure 9
 TOP_K_DENSITY = 0.001
 BUFFER_MB = 25.0
 EACH_MB = 0.0  # every tensor is a bucket
-LEAST_S = 1e-9  # shorter times have no ratio
+LEAST_S = 1e-9  # below this a time counts as 0 and has no ratio
 FLOAT_BYTES, KIB = 4, 1024
 RANKS = {"ResNet": 4, "BERT": 32}
 STAR_FROM = ("acp_fig9", "acp_fig10", "acp_fig11a", "acp_fig11b", "acp_fig12", "acp_fig13")
@@ -62,7 +62,7 @@ class Run:
 
 
 def run_of(cell: Measurement, method: str) -> Run:
-    """Return the run of one of a cell's methods, by its name there."""
+    """Parse `method`, one name of the cell's method column, into a `Run` under its conditions."""
     name = method.strip()
     name = "Top-k" if name.startswith("Top-k") else name.partition(" ")[0]
     name = NAMES.get(name, name)
@@ -80,7 +80,7 @@ def run_of(cell: Measurement, method: str) -> Run:
 
 
 def pair(cell: Measurement) -> tuple[Run, Run]:
-    """Return both runs of a cell whose method is like "ACP vs S-SGD"; else `Unpredictable`."""
+    """Return both runs of a cell like "ACP vs S-SGD"; raise `Unpredictable` for another cell."""
     one, versus, other = cell.method.partition(" vs ")
     if not versus:
         raise Unpredictable(f"method must be like 'ACP vs S-SGD', got {cell.method!r}")
@@ -88,7 +88,7 @@ def pair(cell: Measurement) -> tuple[Run, Run]:
 
 
 def change(method: str, key: str) -> tuple[str, int, int]:
-    """Return name and both values of "ACP-SGD r32->r256" or "S-SGD bs16->32"."""
+    """Split "ACP-SGD r32->r256", with key "r", into name, 32, 256; else raise `Unpredictable`."""
     found = re.fullmatch(rf"(\S+) {key}(\d+)->(?:{key})?(\d+)", method)
     if found is None:
         raise Unpredictable(f"method must be like 'S-SGD {key}16->32', got {method!r}")
@@ -96,7 +96,7 @@ def change(method: str, key: str) -> tuple[str, int, int]:
 
 
 def _option(text: str, key: str) -> int | None:
-    """Return the number that follows `key` in a method's text; None if there is none, or 0."""
+    """Return the number after `key` in `text`; None if there is none or if it is 0."""
     found = re.search(rf"{re.escape(key)}(\d+)", text)
     return int(found[1]) or None if found else None
 
@@ -134,7 +134,7 @@ class AcpSgd(Predictor):
         }
 
     def iteration(self, run: Run) -> Iteration:
-        """Return the replayed iteration of `run`; each is replayed once."""
+        """Return the replayed iteration of `run`; the result is cached."""
         if run not in self._known:
             cluster = self.bench.cluster(run.workers, run.rate_mbit)
             if run.method in GATHERING:
@@ -144,7 +144,7 @@ class AcpSgd(Predictor):
         return self._known[run]
 
     def _method(self, run: Run) -> ReplayedMethod:
-        """Return the method to replay.
+        """Return the method to replay; raise `Unpredictable` for an unknown method or rank.
 
         Sign-SGD, Top-k SGD and Power-SGD compress all layers at once after backward.
         """
@@ -180,7 +180,7 @@ class AcpSgd(Predictor):
         return self._total_s(replace(run, rank=after)) / self._total_s(replace(run, rank=before))
 
     def _speedup(self, cell: Measurement) -> float:
-        """Return the speed-up of one method over another; in figure 5's text, that of fusion."""
+        """Return one method's speed-up over another; for figure 5's text, that of fusion."""
         if cell.id == "acp_fig5_text":
             name = cell.method.removesuffix(" fused vs separate")
             apart, together = (
@@ -198,7 +198,7 @@ class AcpSgd(Predictor):
         return one / other
 
     def _speedup_mean(self, cell: Measurement) -> float:
-        """Return a mean speed-up: over models, or between two ways of sending of figure 9."""
+        """Return a mean speed-up: over models, or between two fusion modes of figure 9."""
         if " vs WFBP" in cell.method:
             return fmean(self._fusions(cell, cell.method.split()[0], "WFBP+TF", "WFBP"))
         both = cell.method.endswith("(both)")
@@ -216,7 +216,7 @@ class AcpSgd(Predictor):
         )
 
     def _slowdown(self, cell: Measurement) -> float:
-        """Return percent, mean over the methods that the cell names."""
+        """Return the percent of slowdown, averaged over the methods that the cell names."""
         names, _, baseline = cell.method.partition(" vs ")
         base_s = self._total_s(run_of(cell, baseline))
         return 100 * fmean(
@@ -230,12 +230,12 @@ class AcpSgd(Predictor):
         return [100 * (self._total_s(run_of(cell, name)) / base_s - 1) for name in others]
 
     def _slowdown_alone(self, cell: Measurement) -> float:
-        """Return percent on one GPU, which sends nothing: hooks interfere with backward."""
+        """Return by how many percent hooks slow Power-SGD* on one GPU, where nothing is sent."""
         run = replace(run_of(cell, "Power-SGD*"), workers=1, fusion="WFBP")
         return 100 * (self._total_s(run) / self._total_s(replace(run, fusion="naive")) - 1)
 
     def _fusions(self, cell: Measurement, name: str, faster: str, slower: str) -> list[float]:
-        """Return the speed-ups of `faster` over `slower`, by model."""
+        """Return the speed-up of fusion mode `faster` over `slower` for each model of the cell."""
         models = FUSED if "," in cell.model or not cell.model else (cell.model,)
         runs = [run_of(cell._replace(model=model), name) for model in models]
         return [
@@ -244,7 +244,7 @@ class AcpSgd(Predictor):
         ]
 
     def _fusion_change(self, cell: Measurement) -> float:
-        """Return percent faster, or slower."""
+        """Return the mean percent of change between the fusion modes that the cell names."""
         if "0MB" in cell.method:
             return self._buffer_gain(cell)
         parts = re.fullmatch(r"(\S+) (\S+) vs (\S+)", cell.method)
@@ -256,7 +256,7 @@ class AcpSgd(Predictor):
         return 100 * (fmean(1 / x for x in found) - 1) if slower else 100 * (fmean(found) - 1)
 
     def _buffer_gain(self, cell: Measurement) -> float:
-        """Return percent, mean over both ends of figure 10's sweep of buffers."""
+        """Return by how many percent the ends of figure 10's buffer sweep are slower on average."""
         run = run_of(cell, "ACP-SGD")
         best_s = self._total_s(run)
         ends = [float(mb) for mb in re.findall(r"(\d+)MB", cell.method) if float(mb) != BUFFER_MB]
@@ -268,7 +268,7 @@ class AcpSgd(Predictor):
         return after / before * times[0] / times[1]
 
     def _increase(self, cell: Measurement) -> float:
-        """Return percent from the first to the second number of workers, mean over models."""
+        """Return by how many percent a step grows with the cell's workers, mean over models."""
         few, many = (int(part) for part in cell.workers.split("->"))
         models = SWEPT if cell.model == "mean" else (cell.model,)
         runs = [run_of(cell._replace(model=model, workers=""), cell.method) for model in models]
@@ -285,7 +285,7 @@ class AcpSgd(Predictor):
         return 1e3 * times * all_reduce_s(self.bench.cluster(), int(found[2]) * KIB)
 
     def _all_reduces_ms(self, cell: Measurement) -> float:
-        """Return the time of figure 5's text: all tensors, or all factors, fused or one by one."""
+        """Return the ms to all-reduce all tensors or factors, fused or apart (figure 5's text)."""
         factors = re.match(r"ACP r=(\d+)", cell.method)
         cluster, known, totals_s = self.bench.cluster(), tensors(cell.model), []
         for side in (0, 1) if factors else (0,):

@@ -1,4 +1,4 @@
-"""Judge ACP-SGD's claims on time by replays: figures 2, 3, 5 and 8 to 13, table III."""
+"""Decide ACP-SGD's claims on time from replays: figures 2, 3, 5 and 8 to 13, table III."""
 
 from statistics import fmean
 
@@ -16,25 +16,25 @@ MODELS = {
 }
 RESNETS, BERTS = tuple(MODELS)[:2], tuple(MODELS)[2:]
 SWEPT, FUSED = ("resnet50", "bert_base"), ("resnet152", "bert_large")
-IN_HOOKS = 2.151  # times as long, of compression by tensor
-NARROW = "narrow_bert_base"  # over packets, and in virtual time beside them
-AS_FAST = 0.99  # times as fast: two steps closer than that are alike
+IN_HOOKS = 2.151  # slowdown of per-tensor compression inside backward hooks
+NARROW = "narrow_bert_base"  # run over real packets and in virtual time
+AS_FAST = 0.99  # speed ratio; only below it a step counts as slower
 METHODS = ("S-SGD", "Power-SGD*", "ACP-SGD")
 BUFFERS_MB = (0, 25, 50, 100, 500, 1000, 1500)
 SIGN = "signsgd_after_backward_bucket_mb=1000000"
 TOP_K = "topk_0.001_after_backward_bucket_mb=1000000_int64"
 NEARLY_LINEAR = 1.1  # iteration over computation
 NEAR_BEST = 1.1
-SMALL_POINTS = 30.0  # of figure 5
+SMALL_POINTS = 30.0  # percentage points, in figure 5
 
 
 def of_model(runs: Runs, experiment: str, model: str, **conditions: object) -> Group:
-    """Replays of one model."""
+    """Return the replays of one model in `experiment` under `conditions`."""
     return runs.of(experiment, model__name=model, **conditions)
 
 
 def ranked(name: str, model: str) -> str:
-    """A low-rank method by the paper's name for it, at the rank that it gives the model."""
+    """Return the run label of the paper's method `name`, with the rank it uses for `model`."""
     rank = "_rank=32" if model in BERTS else ""
     return {
         "S-SGD": DENSE,
@@ -49,7 +49,7 @@ def step_ms(group: Group, method: str) -> float:
 
 
 def table3(runs: Runs, name: str) -> dict[str, float]:
-    """A step of a method on each model, in ms."""
+    """Return the mean step time of method `name` on each model, in ms."""
     return {
         model: step_ms(of_model(runs, "acp_table3", model), ranked(name, model)) for model in MODELS
     }
@@ -78,7 +78,7 @@ def star_wins_on_resnets(runs: Runs) -> Found:
 
 
 def nearly_linear(runs: Runs) -> Found:
-    """A step of ACP-SGD over computation."""
+    """Decide whether ACP-SGD's step takes at most `NEARLY_LINEAR` times its computation."""
     found = {}
     for model in SWEPT:
         group, method = of_model(runs, "acp_table3", model), ranked("ACP-SGD", model)
@@ -88,7 +88,7 @@ def nearly_linear(runs: Runs) -> Found:
 
 
 def power_is_best(runs: Runs) -> Found:
-    """Claim: Power-SGD is the fastest of the three compressors of figure 2 on each model."""
+    """Decide whether Power-SGD has the shortest step of figure 2's compressors on every model."""
     power, rivals = {}, {}
     for model in MODELS:
         group = of_model(runs, "acp_fig2", model)
@@ -105,7 +105,7 @@ def power_wins_on_berts(runs: Runs) -> Found:
 
 
 def top_k_wins_on_bert_large(runs: Runs) -> Found:
-    """Claim: Top-k SGD beats S-SGD on BERT-Large and on at most one other model of figure 2."""
+    """Decide whether Top-k beats S-SGD on BERT-Large and on at most one other model (figure 2)."""
     wins = []
     for model in MODELS:
         group = of_model(runs, "acp_fig2", model)
@@ -117,7 +117,7 @@ def top_k_wins_on_bert_large(runs: Runs) -> Found:
 
 
 def top_k_communicates_less(runs: Runs) -> Found:
-    """Claim: Sign-SGD communicates at least 7 times as long as Top-k SGD on BERT-Base."""
+    """Decide whether Sign-SGD communicates at least 7 times as long as Top-k on BERT-Base."""
     group = of_model(runs, "acp_fig2", "bert_base")
     ratios, computes = (group.mean(part, SIGN, TOP_K) for part in ("ccr", "compute_s"))
     sign_s, top_s = (ratios[method] * computes[method] for method in (SIGN, TOP_K))
@@ -125,9 +125,9 @@ def top_k_communicates_less(runs: Runs) -> Found:
 
 
 def more_small_tensors(runs: Runs) -> Found:
-    """Claim: the factors P and Q have 30 points more small tensors than the gradients.
+    """Decide whether P and Q have about 30 points more small tensors than the gradients.
 
-    Sizes follow from the models' layers; the replays of table III have the same models and ranks.
+    Sizes follow from the models' layers; replays of table III must exist for these models.
     """
     more = {}
     for model, name in MODELS.items():
@@ -141,7 +141,7 @@ def more_small_tensors(runs: Runs) -> Found:
 
 
 def fused(name: str, how: str, rank: str) -> str:
-    """A method of figure 9: naive, wait-free backward (WFBP) by tensor, or fused as well (TF)."""
+    """Return the run label in figure 9; `how`: naive, WFBP (wait-free, per tensor), TF (fused)."""
     methods = {
         "naive": {
             "S-SGD": "allreduce_after_backward_bucket_mb=0",
@@ -163,14 +163,14 @@ def fused(name: str, how: str, rank: str) -> str:
 
 
 def fused_ms(runs: Runs, name: str, model: str, how: str) -> float:
-    """A step of figure 9."""
+    """Return a method's step time in figure 9 on `model`, in ms; `how` is that of `fused`."""
     factor = IN_HOOKS if how == "WFBP" else 1.0
     group = of_model(runs, "acp_fig9", model, emulation__interference=factor)
     return step_ms(group, fused(name, how, "_rank=32" if model in BERTS else ""))
 
 
 def gains(runs: Runs, before: str, after: str) -> dict[str, float]:
-    """Times as fast by method, mean over both models."""
+    """Return each method's speed-up of mode `after` over `before`, mean over figure 9's models."""
     return {
         name: fmean(fused_ms(runs, name, m, before) / fused_ms(runs, name, m, after) for m in FUSED)
         for name in ("S-SGD", "ACP-SGD", "Power-SGD*")
@@ -197,7 +197,7 @@ def fusion_gains(runs: Runs) -> Found:
 
 
 def times_as_fast(runs: Runs, before: str, after: str) -> dict[str, Ratio]:
-    """As `gains`, of a narrow BERT-Base, pair by pair."""
+    """Return the speed-ups of `gains` for a narrow BERT-Base, as ratios paired by seeds."""
     group = of_model(runs, "acp_fig9_packets", NARROW)
     return {
         name: group.ratio("iteration_s", *(fused(name, how, "") for how in (before, after)))
@@ -226,7 +226,7 @@ def narrow_fusion_gains(runs: Runs) -> Found:
 
 
 def narrow_gains(mbit: float) -> Rule:
-    """Claim on a narrow BERT-Base: ACP-SGD beats S-SGD and Power-SGD* at a rate, pair by pair."""
+    """Return the rule that ACP-SGD beats S-SGD and Power-SGD* on a narrow BERT-Base at `mbit`."""
 
     def decide(runs: Runs) -> Found:
         group = of_model(runs, "acp_fig13_packets", NARROW, profile__rate_mbit=mbit)
@@ -245,14 +245,14 @@ def buffers_ms(runs: Runs, rank: int) -> dict[int, float]:
 
 
 def near_best(runs: Runs) -> Found:
-    """25 MiB over the best of the sweep."""
+    """Decide whether a 25 MB buffer is within `NEAR_BEST` of the best, at ranks 32 and 256."""
     found = {rank: buffers_ms(runs, rank) for rank in (32, 256)}
     over = {f"rank {rank}": each[25] / min(each.values()) for rank, each in found.items()}
     return Found(max(over.values()) <= NEAR_BEST, f"over the best: {listed(over)}")
 
 
 def before_power_at_any(runs: Runs) -> Found:
-    """At rank 32: each of ACP-SGD's buffers before the best of Power-SGD*'s."""
+    """Decide whether ACP-SGD with its worst buffer beats Power-SGD* with its best, at rank 32."""
     group = of_model(runs, "acp_fig10", "bert_large")
     power = min(
         step_ms(group, f"powersgd_bucket_mb={mb}_rank=32_vectors_apart") for mb in BUFFERS_MB
@@ -262,7 +262,7 @@ def before_power_at_any(runs: Runs) -> Found:
 
 
 def lead_shrinks(runs: Runs) -> Found:
-    """S-SGD over ACP-SGD by batch."""
+    """Decide whether S-SGD's step over ACP-SGD's falls with the batch and stays above 1."""
     found = []
     for batch in (8, 16, 24, 32):
         group = of_model(runs, "acp_fig11", "resnet152", batch_size=batch)
@@ -272,7 +272,7 @@ def lead_shrinks(runs: Runs) -> Found:
 
 
 def leads_by_rank(runs: Runs) -> dict[int, float]:
-    """Power-SGD* over ACP-SGD on BERT-Large."""
+    """Return Power-SGD*'s step time over ACP-SGD's on BERT-Large, by rank."""
     group = of_model(runs, "acp_fig11", "bert_large")
     return {
         rank: step_ms(group, f"powersgd_rank={rank}_vectors_apart")
@@ -287,7 +287,7 @@ def lead_grows(runs: Runs) -> Found:
 
 
 def growth(runs: Runs, name: str) -> float:
-    """Percent by which a step grows from 8 to 64 workers, mean over both models."""
+    """Return by how many percent a step grows from 8 to 64 workers, mean over both models."""
     found = []
     for model in SWEPT:
         few, many = (of_model(runs, "acp_fig12", model, workers=w) for w in (8, 64))
@@ -303,7 +303,7 @@ def power_slows_most(runs: Runs) -> Found:
 
 
 def over_dense(runs: Runs, mbit: float) -> dict[str, dict[str, float]]:
-    """S-SGD over each method, by model, at a rate."""
+    """Return S-SGD's step time over each method's at a rate, by method, then by model."""
     found: dict[str, dict[str, float]] = {}
     for name in ("Power-SGD*", "ACP-SGD"):
         found[name] = {}

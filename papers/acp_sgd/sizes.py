@@ -1,6 +1,6 @@
-"""ACP-SGD's figure 5: how large the tensors of a gradient are, and those of its factors P and Q.
+"""Compute ACP-SGD's figure 5: sizes of gradient tensors and of their factors P and Q.
 
-From lists of layers, without any run: `python -m papers.acp_sgd.sizes FILE.svg` draws it.
+It reads layer lists, no runs: `python -m papers.acp_sgd.sizes FILE.svg` draws the figure.
 """
 
 import sys
@@ -11,11 +11,11 @@ from harness.reporting.figures.sizes import cumulative
 from harness.reporting.figures.theme import svg
 
 RANKS = {"ResNet-50": 4, "BERT-Base": 32}
-SMALL = {"ResNet-50": 10_000, "BERT-Base": 100_000}  # elements, fewer than which are small
+SMALL = {"ResNet-50": 10_000, "BERT-Base": 100_000}  # elements; smaller tensors are small
 
 
 def elements(model: str) -> dict[str, list[int]]:
-    """Elements of every tensor that is sent: of the gradient M, and of either factor of it."""
+    """Return the elements of every tensor sent: of gradient "M" and of its factors "P" and "Q"."""
     known = tensors(model)
     found = {"M": [tensor.elements for tensor in known]}
     for side, factor in enumerate("PQ"):
@@ -24,7 +24,7 @@ def elements(model: str) -> dict[str, list[int]]:
 
 
 def shares(model: str) -> dict[str, float]:
-    """Share of the tensors that are small, in [0, 1]."""
+    """Return the share of tensors smaller than `SMALL`, in [0, 1], for M, P and Q."""
     return {
         name: sum(size < SMALL[model] for size in found) / len(found)
         for name, found in elements(model).items()

@@ -1,4 +1,4 @@
-"""What ACP-SGD's trained stand-ins say: figures 6 and 7."""
+"""Decide ACP-SGD's claims on accuracy from trained models: figures 6 and 7."""
 
 from harness.reporting.claims import rules
 from harness.reporting.claims.base import Found, Group, Runs, above, below, listed
@@ -9,11 +9,11 @@ TRAINED, ON_A_GPU = "acp_fig6", "acp_fig6_glyphs"
 DENSE, POWER, ACP = "allreduce", "powersgd", "acp_sgd"
 NO_FEEDBACK, NO_REUSE = "acp_sgd_no_ef", "acp_sgd_no_reuse"
 STAND_INS = {"ResNet-18": "mlp_as_resnet18_cifar", "VGG-16": "mlp_as_vgg16_bn_cifar"}
-FORGETS = {  # method: share of the dense accuracy that it has to lose, as in DC2's figures 4 and 9
+FORGETS = {  # method: share of the dense accuracy that it must lose, as in DC2's figures 4 and 9
     "randomk_0.1_no_ef_no_shared": 0.5,
     "topk_0.001_no_ef": 0.15,
 }
-NETS = {"ResNet-18": "resnet18_cifar", "VGG-16": "vgg16_cifar"}  # the paper's own
+NETS = {"ResNet-18": "resnet18_cifar", "VGG-16": "vgg16_cifar"}  # the paper's networks
 MODELS = {TRAINED: STAND_INS, ON_A_GPU: NETS}  # by experiment
 STAND_IN = Regime()
 PUBLISHED = Regime(steps=29_400)  # 300 epochs of 50,000 images, 4 workers of batch 128
@@ -29,7 +29,7 @@ def of_model(runs: Runs, model: str, experiment: str) -> Group:
 
 
 def ends_as(model: str, rival: str, experiment: str = TRAINED) -> Rule:
-    """ACP-SGD ends at most `rules.NEAR` below `rival`, pair by pair."""
+    """Return the rule that ACP-SGD ends at most `rules.NEAR` below `rival`, pair by pair."""
 
     def decide(runs: Runs) -> Found:
         group = of_model(runs, model, experiment)
@@ -42,7 +42,7 @@ def ends_as(model: str, rival: str, experiment: str = TRAINED) -> Rule:
 
 
 def loses(model: str, ablated: str, experiment: str = TRAINED) -> Rule:
-    """ACP-SGD without one of its two parts ends below it, pair by pair."""
+    """Return the rule that `ablated`, ACP-SGD without one part, ends less accurate than ACP-SGD."""
 
     def decide(runs: Runs) -> Found:
         group = of_model(runs, model, experiment)
