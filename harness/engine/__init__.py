@@ -1,1 +1,1 @@
-"""A rank's program: its step, its exchange, and the ways to divide a model over ranks."""
+"""The program of a rank: training step, gradient exchange, and ways to divide a model."""

@@ -1,4 +1,4 @@
-"""The program of a rank, by what its workers share."""
+"""Choice of the program that a rank runs, by the kind of parallelism."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from harness.engine.pipeline.build import stage_loop
 from harness.engine.training.build import whole_model_loop
 from harness.engine.training.rank_context import RankContext
 
-# Each gets the run, its `parallel`, and what the rank has; it returns the loop, or a trainer.
+# Arguments: the run, its `parallel` and the rank's context. Returns the loop, or a trainer.
 Program = Callable[[Run, Any, RankContext], Any]
 PROGRAMS: Mapping[type[Parallel], Program] = {
     Data: whole_model_loop,
@@ -25,7 +25,7 @@ PROGRAMS: Mapping[type[Parallel], Program] = {
 
 
 def build_loop(run: Run, context: RankContext) -> Any:
-    """Build the loop of a rank, ready for its first step."""
-    kinds = type(run.parallel).__mro__  # a class of the user's own may derive from one of ours
+    """Return the training loop (or server trainer) of a rank, ready for its first step."""
+    kinds = type(run.parallel).__mro__  # a user's class may derive from one of ours
     program = next(PROGRAMS[kind] for kind in kinds if kind in PROGRAMS)
     return program(run, run.parallel, context)

@@ -1,1 +1,1 @@
-"""What a rank trains: put together, stepped, timed, saved and taken up again."""
+"""Training of one rank: build, step, time, save and resume."""

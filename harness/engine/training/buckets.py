@@ -1,4 +1,4 @@
-"""Gradients in the buckets that DDP would make, handed over when backward has ended."""
+"""Gradients in the buckets that DDP would make, exchanged after backward has ended."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,17 +15,17 @@ MOST_NAMED = 5  # parameters in one message
 
 
 class BucketHandle:
-    """A bucket whose mean is there when the last of its exchange has been handed over."""
+    """Future of a bucket. Its mean is ready once the exchange's last bucket is submitted."""
 
     def wait(self) -> None:
         return None
 
 
 class Buckets:
-    """Buckets of `parameters`, by name in registration order; on meta they are only shapes.
+    """Gradient buckets of `parameters`, given by name in registration order.
 
-    Without `values` the buckets are on that device too, and cost nothing. `laid` is their memory:
-    bucket by bucket; in one piece, and cut anew for every exchange, where what is sent fills them.
+    Parameters on meta have only shapes. Without `values` the buckets are on meta as well and take
+    no memory. `laid` lists the buckets; with fusion it is one buffer, cut anew for every exchange.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Buckets:
         fused = isinstance(bucket_mb, Fusion)
         layout = of_all if fused else names_at(self._shapes, bucket_mb)
         self.laid = [self._lay(names) for names in layout]
-        # By how many tensors each bucket has.
+        # Key: number of tensors in each bucket.
         self._cut: dict[tuple[int, ...], list[BucketBuffers]] = {}
 
     def _lay(self, names: tuple[str, ...]) -> BucketBuffers:
@@ -50,7 +50,7 @@ class Buckets:
         return BucketBuffers(buffer, names, views, () if first.is_meta else members)
 
     def at(self, step: int) -> list[BucketBuffers]:
-        """The buckets of the exchange of `step`."""
+        """Return the buckets of the exchange of `step`."""
         if not isinstance(self._bucket_mb, Fusion):
             return self.laid
         counts = tuple(map(len, names_at(self._shapes, self._bucket_mb, step)))
@@ -59,7 +59,7 @@ class Buckets:
         return self._cut[counts]
 
     def take(self) -> None:
-        """Move the gradients that backward left into the buckets; ValueError for a missing one."""
+        """Move the parameters' gradients into the buckets. Raise ValueError if one is missing."""
         require_all(name for name, each in self._parameters.items() if each.grad is None)
         gradients: Any = {name: each.grad for name, each in self._parameters.items()}
         self.put(gradients)
@@ -67,14 +67,15 @@ class Buckets:
             parameter.grad = None
 
     def put(self, gradients: Mapping[str, Tensor]) -> None:
-        """Gradients, by name of their parameters, into the buckets."""
+        """Copy gradients, given by parameter name, into the buckets."""
         for laid in self.laid:
             torch.cat([gradients[name].reshape(-1) for name in laid.names], out=laid.buffer)
 
     def exchange(self, exchange: Any, patterns: Sequence[Tensor] = ()) -> None:
-        """Replace every gradient by its mean; first, where there are any, by that of `patterns`.
+        """Replace the gradients in the buckets by their means. Block until all are done.
 
-        These are as `laid` is.
+        `patterns` optionally gives the gradients, one 1-D tensor for each bucket in `laid`. Raise
+        ExchangeError if the exchange failed.
         """
         futures, buckets = [], self.at(exchange.step)
         if len(patterns) == 1:
@@ -91,14 +92,14 @@ class Buckets:
                 raise ExchangeError(str(cause)) from cause
 
     def give(self) -> None:
-        """The means to the parameters, as their gradients."""
+        """Set the parameters' gradients to the means, as views of the buckets."""
         for laid in self.laid:
             for name, mean in zip(laid.names, laid.gradients, strict=True):
                 self._parameters[name].grad = mean
 
 
 def _cut(whole: BucketBuffers, counts: Iterable[int]) -> Iterator[BucketBuffers]:
-    """Buckets of so many tensors each, in the memory of one of all."""
+    """Yield buckets of `counts` tensors each, as views of the bucket `whole`."""
     name, element = 0, 0
     for count in counts:
         some = slice(name, name + count)
@@ -110,7 +111,7 @@ def _cut(whole: BucketBuffers, counts: Iterable[int]) -> Iterator[BucketBuffers]
 
 
 def require_all(missing: Iterable[str]) -> None:
-    """ValueError that names parameters without a gradient, if there are any."""
+    """Raise ValueError that names parameters without a gradient, if there are any."""
     if names := list(missing):
         raise ValueError(
             f"model: no gradient reached {', '.join(names[:MOST_NAMED])}"
@@ -120,7 +121,7 @@ def require_all(missing: Iterable[str]) -> None:
 
 
 def ddp_sizes(bucket_mb: BucketMb) -> dict[str, Any]:
-    """As DDP is told them; it hands over every tensor by itself where what is sent fills them."""
+    """Return the bucket size as DDP's keyword arguments. With fusion every tensor is a bucket."""
     if isinstance(bucket_mb, Fusion):
         bucket_mb = 0.0
     key = "bucket_cap_mb_list" if isinstance(bucket_mb, tuple) else "bucket_cap_mb"

@@ -1,4 +1,4 @@
-"""One rank's training, put together from its run, or from a checkpoint of the same."""
+"""Construction of one rank's training loop from its run, or from a checkpoint of the run."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -35,7 +35,7 @@ from harness.workloads.models.stand_in import represented
 
 
 def whole_model_loop(run: Run, layout: Parallel, context: RankContext) -> Loop:
-    """Build the loop of a rank that has the whole model, with or without cuts."""
+    """Return the training loop of a rank that has the whole model, with or without cuts."""
     model = context.once("model", lambda: build_model(run, context))
     shares = context.once("shares", lambda: backward_shares(model, context.data.shape))
     exchange = exchange_of(run, context, model, shares)
@@ -52,7 +52,10 @@ def whole_model_loop(run: Run, layout: Parallel, context: RankContext) -> Loop:
 
 
 def build_model(run: Run, context: RankContext) -> nn.Module:
-    """The model, of shapes alone for a replay; at a run's begin with `initial_weights`, if any."""
+    """Return the run's model. For a replay it has only shapes (on meta).
+
+    A run that starts at step 0 loads `initial_weights`, if given.
+    """
     replays, path = run.emulation.is_replay, run.initial_weights
     with torch.device("meta" if replays else "cpu"):
         model = run.model.build(context.data.shape, context.data.classes)
@@ -71,7 +74,11 @@ def loop_of(
     meter: TrafficMeter,
     stateful: Mapping[str, Any] = {},  # noqa: B006  read only
 ) -> Loop:
-    """`stateful` is kept in checkpoints, none of nothing; `meter` is of all cuts."""
+    """Return the training loop of a rank around `gradients`.
+
+    Checkpoints keep the objects in `stateful`; none are written if it is empty. `meter` measures
+    the traffic across the cuts.
+    """
     rest = rest_of(run, context, gradients, stateful)
     return Loop(
         rank=context.rank,
@@ -89,7 +96,7 @@ def loop_of(
 
 
 def rest_of(run: Run, context: RankContext, gradients: Any, stateful: Mapping[str, Any]) -> Rest:
-    """Once all is where the course of `gradients` begins."""
+    """Load the checkpoint to resume from, if any. Return the Rest to call after each step."""
     course: Course = gradients.course
     if course.begin is not None:
         go_on(course.begin, context, gradients, stateful)
@@ -111,9 +118,9 @@ def exchange_of(
     shares: Mapping[str, float],
     kind: type[Reduction] = Reduction,
 ) -> Any:
-    """The exchange of the gradients of `model`, by a reduction of that `kind`.
+    """Return the exchange of the gradients of `model`, with a reduction of class `kind`.
 
-    `shares` of backward are by parameter; empty: its gradients are there when it has ended.
+    `shares` gives each parameter's share of backward. If empty, all gradients are ready at its end.
     """
     reduction = reduction_of(run, context.workers, context.shared, kind)
     return assembled(
@@ -138,9 +145,9 @@ def assembled(
     is_emulated: bool = False,
     **more: Any,
 ) -> Any:
-    """The exchange that `make` makes: of a rank of the harness, and of `gradnet.attach` alike.
+    """Return the exchange built by `make`, for a rank of the harness or for `gradnet.attach`.
 
-    `more` is what it has of an emulated device: see Exchange.
+    `is_emulated` and `more`, further arguments of `make`, describe the emulated device.
     """
     return make(
         reduction=reduction,
@@ -154,7 +161,7 @@ def assembled(
 
 
 def _charge(run: Run, model: nn.Module, compressor: Any) -> Charge | None:
-    """Charge for compression on the emulated device; None: measured here."""
+    """Return the compression time model of the emulated device, or None if measured."""
     dilation, stands_for = run.emulation.dilation, partial(represented, run.model)
     given = run.network.compression(file_of(compressor), run.workers, dilation, stands_for)
     if given is None:
@@ -175,7 +182,7 @@ def reduction_of(
     shared: Callable[..., Any] = anew,
     kind: type[Reduction] = Reduction,
 ) -> Reduction:
-    """Build a worker's compressor, controller and residual; `shared` is what its threads share."""
+    """Return a worker's reduction. `shared` makes the parts that threads of a rank share."""
     feedback = partial(Residual, run.residual_decay) if run.error_feedback else NoFeedback
     return kind(
         compressor=shared("compressor", run.compressor),
@@ -195,7 +202,10 @@ def build_gradients(
     kind: type[Trained] = Trained,
     **more: Any,
 ) -> Trained:
-    """Ready for its first step; `more` is what a `kind` of them has beside the others."""
+    """Return the rank's gradient source of class `kind`, ready for its first step.
+
+    `more` are arguments that only this `kind` has.
+    """
     gradients = kind(
         model=model,
         replica=context.replica(model, exchange, run.bucket_mb),
@@ -215,13 +225,13 @@ def build_gradients(
 
 
 def _cuts(run: Run, context: RankContext, model: nn.Module, gradients: Trained) -> list[Cut]:
-    """Cuts of the model, each with this rank's scheme; a watch is put before them."""
+    """Cut the model and attach the run's watch, if any. Return this rank's cuts."""
     shape, parallel = context.data.shape, run.parallel
 
     def layers() -> list[nn.Module]:
         return before_cuts(model, shape, parallel) if parallel.has_cuts else []
 
-    there = context.once("layers", layers)  # by a look at the model while nothing is in its cuts
+    there = context.once("layers", layers)  # found before any cut is in place
     if run.watch:
         watch_with(run, context, gradients).of(dict(enumerate(there)))
     cuts = context.once("cuts", lambda: cut_in_place(run, model, shape))
@@ -231,7 +241,7 @@ def _cuts(run: Run, context: RankContext, model: nn.Module, gradients: Trained) 
 
 
 def watch_with(run: Run, context: RankContext, gradients: Trained) -> Watching:
-    """The run's watch of one rank, which looks at `gradients` where they are compressed."""
+    """Return the run's watch of one rank. It sees each bucket before compression."""
     assert run.watch is not None
     where = context.run_dir, context.rank, run.accumulate, gradients.course.first
     watching = Watching(run.watch, *where, gradients.replica.is_at_work)
@@ -240,10 +250,10 @@ def watch_with(run: Run, context: RankContext, gradients: Trained) -> Watching:
 
 
 def optimizer_of(asked: Optimizer, model: nn.Module) -> torch.optim.Optimizer:
-    """Build the optimizer of `model`'s parameters; the schedule sets its rate.
+    """Return the optimizer of `model`'s parameters. The schedule sets its learning rate.
 
     adamw shrinks weights by rate times decay each step (Loshchilov and Hutter, 2019), as fairseq's
-    Adam does; with the others decay is a part of the gradient.
+    Adam does. The others add the decay to the gradient.
     """
     given: Any = {"params": model.parameters(), "lr": asked.lr, "weight_decay": asked.weight_decay}
     if asked.kind != "sgd":
@@ -253,9 +263,9 @@ def optimizer_of(asked: Optimizer, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def pace_of(run: Run, dilation: float) -> Pace:
-    """Micro-batches but the last are computed whole before anything can be sent.
+    """Return the pace of the run's steps. `dilation` is that of the clock.
 
-    `dilation` is that of the clock.
+    All micro-batches but the last are computed before anything can be sent.
     """
     if (times := times_of(run, dilation)) is None:
         return MeasuredPace()
@@ -264,7 +274,7 @@ def pace_of(run: Run, dilation: float) -> Pace:
 
 
 def times_of(run: Run, dilation: float, share: float = 1.0) -> StageTimes | None:
-    """Times of a micro-batch in a part with `share` of the model; None: measured here."""
+    """Return real seconds of a micro-batch on a `share` of the model, or None if measured."""
     if run.emulation.is_measured:
         return None
     assert run.times is not None  # harness.validation

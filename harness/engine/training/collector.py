@@ -1,4 +1,4 @@
-"""What DDP hands over, tensor by tensor, collected in the buckets of an exchange."""
+"""Collection of DDP's single tensors into the buckets of an exchange."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -15,16 +15,16 @@ from harness.engine.training.buckets import Buckets
 
 
 class PendingGradient(NamedTuple):
-    """A gradient of a bucket that is not full yet."""
+    """A gradient whose bucket is not full yet."""
 
-    buffer: Tensor  # [n], DDP's, which looks for the mean at the beginning of its memory
+    buffer: Tensor  # [n], DDP's own, in which it expects the mean
     mean: Tensor  # [n], where it will be
     future: Future[Tensor]
 
 
 @dataclass
 class Collector:
-    """Fills `buckets` with what DDP hands over, tensor by tensor in their order, for `exchange`."""
+    """Fills `buckets` with the tensors that DDP hands over, in order, and submits each full one."""
 
     buckets: Buckets
     exchange: Exchange
@@ -32,7 +32,7 @@ class Collector:
     _held: list[PendingGradient] = field(default_factory=list, init=False)
 
     def hook(self, state: object, bucket: torch.distributed.GradBucket) -> Future[Tensor]:
-        """DDP communication hook."""
+        """Copy DDP's tensor into its bucket (communication hook). Return a future of its mean."""
         if not self._left:
             self._left.extend(self.buckets.at(self.exchange.step))
         (parameter,), laid = bucket.parameters(), self._left[0]
@@ -55,7 +55,7 @@ class Collector:
 def _settle(held: list[PendingGradient], sent: Future[Tensor]) -> None:
     try:
         sent.value()
-    except Exception as error:  # DDP waits for each of them
+    except Exception as error:  # any kind, because DDP waits for every future
         for each in held:
             each.future.set_exception(error)  # type: ignore[arg-type]
         return

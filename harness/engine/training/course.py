@@ -1,4 +1,4 @@
-"""What a rank trains on, for how long, and at which rate."""
+"""Training data, number of steps and learning rate of a rank."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,24 +14,24 @@ from harness.workloads.data.loader import Batches, shard
 
 
 class Course(NamedTuple):
-    """Data, length and learning rate of a rank's training; a replay has no data."""
+    """Data, length and learning rate of one rank's training. A replay has no data."""
 
-    samples: int  # of a step, that this rank counts
-    batches: Callable[[int], Iterator[Any]]  # from a step on
-    test_set: Callable[[], Iterator[Batch]]  # its share
+    samples: int  # of this rank in a step
+    batches: Callable[[int], Iterator[Any]]  # iterator from the given step on
+    test_set: Callable[[], Iterator[Batch]]  # iterator over this rank's share
     steps: int
-    learning_rate: Callable[[int], float]  # of a step
+    learning_rate: Callable[[int], float]  # by step
     begin: Resumed | None = None
-    period: int | None = None  # steps of an epoch
+    period: int | None = None  # steps per epoch
 
     @property
     def first(self) -> int:
-        """The step at which training begins: 0, or that of the checkpoint it goes on from."""
+        """The first step: 0, or the step of the checkpoint that training resumes from."""
         return self.begin.manifest.step if self.begin else 0
 
 
 def course_of(run: Run, place: RankContext, number: int, size: int) -> Course:
-    """The course of part `number` of `size`."""
+    """Return the course of data shard `number` of `size`."""
     samples, data, rate = run.accumulate * run.batch_size, place.data, run.optimizer.rate
     if run.emulation.is_replay:
         return without_data(samples, run.steps)
@@ -49,11 +49,11 @@ def course_of(run: Run, place: RankContext, number: int, size: int) -> Course:
 
 
 def without_data(samples: int, steps: int) -> Course:
-    """The course of a replay, which counts samples and learns nothing."""
+    """Return the course of a replay, which counts samples but has no data."""
     return Course(samples, repeat, lambda: iter(()), steps, learning_rate=lambda step: 0.0)
 
 
 def tested(data: DataSet, number: int, size: int) -> Callable[[], Iterator[Batch]]:
-    """Part `number` of `size` of the test set, which is read once, when it is needed."""
+    """Return a function that iterates over shard `number` of `size` of the test set."""
     share = cache(lambda: shard(data.test(), number, size))
     return lambda: iter(share())

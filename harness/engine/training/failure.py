@@ -1,4 +1,4 @@
-"""A rank's failure, as its records tell it: in one line, with a traceback where that helps."""
+"""Description of a rank's failure for its records: one line, and a traceback where it helps."""
 
 import traceback
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ NEVER_PARTS = {*OURS, "torch"}  # packages that every program calls
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Return `error` and what it was raised from, the first cause last."""
+    """Return `error` and the chain of its causes. The first cause is last."""
     chain = [error]
     while (cause := chain[-1].__cause__) is not None:
         chain.append(cause)
@@ -21,7 +21,7 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def in_a_line(error: BaseException, run: Run) -> str:
-    """Say what the first cause of `error` was, and in which part of one's own it was raised."""
+    """Return one line on the first cause of `error`, and the user's part that raised it."""
     if refusal := _refusal(error):
         return str(refusal).strip().splitlines()[0]
     cause = causes(error)[-1]
@@ -31,20 +31,21 @@ def in_a_line(error: BaseException, run: Run) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return the traceback of `error` for the user; "" where one line says it all."""
+    """Return the traceback of `error`, or "" if one line says everything."""
     return "" if _refusal(error) else "".join(traceback.format_exception(error))
 
 
 def _refusal(error: BaseException) -> BaseException | None:
-    """Return the cause whose message names everything: of a bad part or a bad checkpoint."""
+    """Return the first BadPart or BadCheckpoint in the chain. Its message needs no traceback."""
     refusals = [cause for cause in causes(error) if isinstance(cause, (BadPart, BadCheckpoint))]
     return refusals[0] if refusals else None
 
 
 def _in_a_part(cause: BaseException, run: Run) -> str:
-    """Return the function of a part from outside in which `cause` was raised; "" if in none.
+    """Return the function of a user's part in which `cause` was raised, or "" if in none.
 
-    What a part calls of the harness, such as a collective, may fail through no fault of the part.
+    A call from a part into the harness, such as a collective, may fail through no fault of the
+    part.
     """
     place, paths = "", class_paths(dict(run.deciding))
     kinds = {type(run.profile).__module__, type(run.network).__module__}
@@ -59,7 +60,7 @@ def _in_a_part(cause: BaseException, run: Run) -> str:
 
 
 def _calls(error: BaseException) -> Iterator[tuple[str, str]]:
-    """Yield module and function of each call of the traceback, the one that raised last."""
+    """Yield module and function of each call in the traceback. The one that raised is last."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         function = frame.f_code.co_qualname.partition(".<locals>")[0]
         yield str(frame.f_globals.get("__name__")), function

@@ -1,4 +1,4 @@
-"""The form of the model of a run, and of its original's."""
+"""Bucket structure of a run's model, and of the original that it stands for."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from harness.workloads.models.base import backward_shares
 
 
 def forms(run: Run) -> list[Form]:
-    """Form of the model, then its original's; none where no buckets are exchanged."""
+    """Return the form of the model, then of its original. Empty if no buckets are exchanged."""
     if run.parallel.ranks > 1 or run.parallel.servers:
         return []
     model, network = run.model, run.shapes()
@@ -27,7 +27,7 @@ def forms(run: Run) -> list[Form]:
 
 
 def told(run: Run) -> list[dict[str, Any]]:
-    """Forms as plain values for environment.json."""
+    """Return the forms as plain values for environment.json."""
     return [each._asdict() for each in forms(run)]
 
 
@@ -43,9 +43,10 @@ def _form(
 
 
 def _hidden(parts: Sequence[float], backward: Sequence[float]) -> float:
-    """Share of communication that is over before backward ends, sending buckets in turn.
+    """Return the share of communication that ends before backward does, with buckets sent in order.
 
-    `parts` and `backward` are shares of the bytes and of backward; both take the same time.
+    `parts` are the buckets' shares of the bytes, `backward` their shares of backward. The model
+    assumes that sending all bytes takes as long as backward.
     """
     ready, sent, over = 0.0, 0.0, 0.0
     for part, took in zip(parts, backward, strict=True):

@@ -1,4 +1,4 @@
-"""Where a rank's gradients come from: a model on real data, or bucket sizes alone."""
+"""Sources of a rank's gradients: a model on real data, or noise of the same sizes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ from harness.workloads.models.base import State
 
 
 class Gradients(Protocol):
-    """Source of a rank's gradients. Here: one that has no weights to update and to evaluate."""
+    """Source of a rank's gradients. The defaults suit a source without weights."""
 
     course: Course
     exchange: Any
 
     def compute(self, step: int) -> float:
-        """Hand every bucket of `step` to the exchange, wait for the means, return the loss."""
+        """Compute and exchange the gradients of `step`. Wait for the means and return the loss."""
         ...
 
     def update(self, step: int) -> None:
-        """Optimizer step with the mean gradients."""
+        """Update the weights with the mean gradients."""
         return None
 
     def evaluate(self) -> dict[str, float]:
-        """Metrics of the weights, equal at all ranks."""
+        """Return the metrics of the current weights, equal on all ranks."""
         return {}
 
     def close(self) -> None:
@@ -44,23 +44,22 @@ class Gradients(Protocol):
 
 @dataclass
 class Trained(Gradients):
-    """Real gradients of `model` on the batches of `course`; SGD with momentum on their mean.
+    """Gradients of `model` on the batches of `course`, and the optimizer that applies their mean.
 
-    Batch-norm statistics stay local to a rank, as without DDP's buffer broadcast; rank 0's are
-    evaluated and saved. A batch is cut into `accumulate` equal micro-batches, whose gradients are
-    averaged here and exchanged with the last one's backward; batch-norm sees one at a time. With
-    `task.precision` bf16 a forward, and what it evaluates, runs under autocast: weights, gradients
-    and loss stay float32. `clip_norm` bounds the norm of the mean gradient of all parameters
-    together.
+    Batch-norm statistics stay local to a rank, as without DDP's buffer broadcast. Those of rank 0
+    are evaluated and saved. A batch is cut into `accumulate` equal micro-batches. Their gradients
+    are averaged locally and exchanged with the last one's backward. Batch-norm sees one micro-batch
+    at a time. With `task.precision` bf16, forward passes run under autocast; weights, gradients and
+    loss stay float32. `clip_norm` bounds the norm of the mean gradient over all parameters.
     """
 
-    # of values of `own` that are empty before the first step
+    # Types of the values in `own` that are empty before the first step.
     annotations: ClassVar[dict[str, Any]] = {
         "carried": dict[int, State],
         "random_cuda": Tensor | None,
     }
     model: nn.Module
-    replica: Replica  # of it
+    replica: Replica  # of `model`
     course: Course
     optimizer: torch.optim.Optimizer
     exchange: Any
@@ -75,7 +74,7 @@ class Trained(Gradients):
         self.memory = RecurrentState(self.course.period, first)
 
     def settle(self, inputs: Tensor) -> None:
-        """Take the one-time costs of a step on any micro-batch `inputs`; nothing changes."""
+        """Run a step's one-time setup on any micro-batch `inputs`, without a lasting change."""
 
         def backward(model: nn.Module, some: Tensor) -> None:
             self.task.scores(model, some).sum().backward()
@@ -94,7 +93,7 @@ class Trained(Gradients):
         return loss
 
     def _computed(self, batch: Batch | None) -> float:
-        """The loss of this rank's `batch`, None: the next, whose gradients are in place."""
+        """Compute the gradients of `batch`, or of the next batch if None. Return the loss."""
         total = 0.0
         with self.clock.computing(), self.replica.at_work():
             inputs, labels = batch or next(self.batches)
@@ -111,7 +110,7 @@ class Trained(Gradients):
         return total + loss.item()
 
     def _loss(self, part: int, inputs: Tensor, labels: Tensor) -> Tensor:
-        """This micro-batch's part of the mean over the batch."""
+        """Return micro-batch `part`'s share of the mean loss over the batch."""
         scores = self.task.scores(self.replica.model, inputs, self.memory, part)
         return self.task.loss(scores, labels) / self.accumulate
 
@@ -127,7 +126,7 @@ class Trained(Gradients):
         self.optimizer.zero_grad()
 
     def clip(self, most: float) -> None:
-        """Scale the mean gradient of the whole model to a norm of `most` at most."""
+        """Scale the mean gradient of the whole model to a norm of at most `most`."""
         nn.utils.clip_grad_norm_(self.model.parameters(), most)
 
     @torch.no_grad()
@@ -140,20 +139,20 @@ class Trained(Gradients):
         return self.task.metrics(self.replica.summed(sums))
 
     def tested(self) -> Tensor:
-        """Sums over this rank's share of the test set, for `Task.metrics`."""
+        """Return the sums over this rank's share of the test set, as `Task.metrics` takes them."""
         return self.task.tested(self.model, self.course.test_set())
 
     def common(self) -> list[Tensor]:
-        """Weights that all ranks have, bit for bit."""
+        """Return the weights that are bitwise equal on all ranks."""
         return list(self.model.parameters())
 
     def shared(self) -> dict[str, Any]:
-        """State for a checkpoint from any one rank; use it before another rank is at work."""
+        """Return the checkpoint state shared by all ranks, valid until another rank computes."""
         with self.replica.at_work():
             return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def own(self) -> dict[str, Any]:
-        """State for a checkpoint from every rank: buffers, carried states, random numbers."""
+        """Return this rank's checkpoint state: buffers, carried states and random numbers."""
         with self.replica.at_work():
             return {
                 "buffers": dict(self.model.named_buffers()),
@@ -162,7 +161,7 @@ class Trained(Gradients):
             }
 
     def load_state_dict(self, shared: dict[str, Any], own: dict[str, Any]) -> None:
-        """Be where `shared` and this rank's `own` were taken; batches are another matter."""
+        """Restore the state of `shared` and this rank's `own`, except the position in the data."""
         with self.replica.at_work():
             names = self.model.state_dict()
             self.model.load_state_dict({name: shared["model"][name] for name in names})
@@ -177,10 +176,10 @@ class Trained(Gradients):
 
 @dataclass
 class Replayed(Gradients):
-    """True sizes and true traffic without computation: seeded noise in the buckets DDP would make.
+    """Replay without computation: exchanges seeded noise of the model's true bucket sizes.
 
-    `parameters`, on the meta device, are in registration order. There is no loss and nothing to
-    evaluate or save.
+    `parameters` are on the meta device, in registration order. The loss is NaN, and there is
+    nothing to evaluate or save.
     """
 
     parameters: Mapping[str, Tensor]

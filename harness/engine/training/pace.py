@@ -1,4 +1,4 @@
-"""When gradients may leave: as computed, or at the published times of the emulated device."""
+"""Pacing of computation: release gradients when computed, or when an emulated device would."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,16 +7,16 @@ from harness.engine.exchange.stats import Release
 
 
 class Pace(Protocol):
-    """Decides how long a step's computation takes."""
+    """Decides how long the computation of a step takes."""
 
     def release(self, begin: float) -> Release | None:
-        """For a step whose computation began at `begin` on the clock; None: as soon as computed."""
+        """Return the release of a step that began at clock time `begin`, or None for no pacing."""
         ...
 
 
 @dataclass(frozen=True)
 class MeasuredPace:
-    """Computation takes what it takes."""
+    """No pacing: computation takes its real time."""
 
     def release(self, begin: float) -> Release | None:
         return None
@@ -24,10 +24,10 @@ class MeasuredPace:
 
 @dataclass(frozen=True)
 class Paced:
-    """Backward has come to a bucket when it would have on the emulated device.
+    """Releases each gradient when the emulated device would have computed it.
 
-    The real computation has to fit inside; `Exchanged.late_s` says by how much it did not.
-    Forward, batch and optimizer step share `forward_s`; both times are in real seconds, dilated.
+    The real computation must be faster. `Exchanged.late_s` reports by how much it was not.
+    `forward_s` covers forward, batch and optimizer step. Both times are in real seconds (dilated).
     """
 
     forward_s: float

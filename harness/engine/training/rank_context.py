@@ -1,4 +1,4 @@
-"""What a rank is handed by its world: over packets, or in virtual time."""
+"""Context of a rank: its identity, clock, workers and data, real or simulated."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,18 +19,21 @@ from harness.workloads.data.base import DataSet
 
 
 def single_thread_executor(name: str) -> Any:
-    """An executor; a new thread has a number of its own, by which products are rounded."""
+    """Return an executor of one thread, with this thread's count of torch threads.
+
+    A new thread has a default count of its own, and matrix products round differently by it.
+    """
     return ThreadPoolExecutor(1, name, torch.set_num_threads, (torch.get_num_threads(),))
 
 
 def anew(name: str, make: Callable[[], Any]) -> Any:
-    """Make the object anew, as processes share none."""
+    """Return a new object from `make`. Processes share none."""
     return make()
 
 
 @dataclass
 class Once:
-    """Objects that the ranks of a world, or the threads of a rank, share, each made once."""
+    """Cache of objects by name. Each is made once, and ranks or threads share it."""
 
     made: dict[str, Any] = field(default_factory=dict)
 
@@ -41,32 +44,32 @@ class Once:
 
 
 class RankContext(NamedTuple):
-    """Identity of a rank, and what its world gives it."""
+    """Identity of a rank, and everything that its environment provides."""
 
     run_dir: Path
     rank: int
-    leads: bool  # the ranks of its machine: one of them does
+    leads: bool  # True for one rank per machine
     clock: RankClock
-    workers: Collectives  # that it shares gradients with
+    workers: Collectives  # the ranks that it exchanges gradients with
     device: torch.device
-    together: Together  # with all ranks
+    together: Together  # barriers over all ranks
     data: DataSet
-    begin: Resumed | None = None  # what the run goes on from
-    exchange: Callable[..., Any] = Exchange  # what becomes of gradients
-    replica: Callable[..., Replica] = Distributed  # who else computes with the model
+    begin: Resumed | None = None  # checkpoint that the run resumes from
+    exchange: Callable[..., Any] = Exchange  # builds the gradient exchange
+    replica: Callable[..., Replica] = Distributed  # builds the rank's copy of the model
     executor: Callable[[str], Any] = single_thread_executor
-    once: Callable[[str, Callable[[], Any]], Any] = anew  # by name, what ranks share
-    shared: Callable[[str, Callable[[], Any]], Any] = anew  # likewise, what threads of a rank do
-    thread: int = 0  # of the rank
-    pipeline_group: Any = None  # the stages of its pipeline
-    everyone: Any = None  # Collectives of all ranks, of pipelines and of gossip
-    channel: Any = None  # to another rank, by its number: a pipeline's Channel
-    transport: Any = None  # between the trainers and their server
+    once: Callable[[str, Callable[[], Any]], Any] = anew  # makes objects that ranks share, by name
+    shared: Callable[[str, Callable[[], Any]], Any] = anew  # likewise, for the threads of a rank
+    thread: int = 0  # index among the rank's threads
+    pipeline_group: Any = None  # collectives of its pipeline's stages
+    everyone: Any = None  # Collectives of all ranks, for pipelines and gossip
+    channel: Any = None  # makes a Channel to another rank, by its number
+    transport: Any = None  # connects trainers to their server
 
     def table(self, name: str) -> Table:
         return self.once(name, lambda: Table(self.run_dir, f"{name}.csv"))  # type: ignore[no-any-return]
 
     @property
     def tells(self) -> bool:
-        """True for the one that writes evaluations and events of all: rank 0, or the server."""
+        """True if this rank writes all ranks' evaluations and events: rank 0, or the server."""
         return self.rank == 0 if self.transport is None else self.leads

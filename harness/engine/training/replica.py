@@ -1,4 +1,4 @@
-"""A rank's model in its world: over packets one of its own, under DDP."""
+"""Copy of the model at one rank, and how its gradients reach the exchange."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,13 +18,13 @@ from harness.engine.training.task import Task
 from harness.workloads.buckets import BucketMb
 from harness.workloads.fusion import Fusion
 
-Backward = Callable[[nn.Module, Tensor], None]  # through a model, of some inputs
+Backward = Callable[[nn.Module, Tensor], None]  # runs forward and backward on some inputs
 Hook = Callable[[object, dist.GradBucket], torch.futures.Future[Tensor]]  # of DDP
 
 
 @contextmanager
 def unchanged(model: nn.Module) -> Iterator[None]:
-    """Put the buffers of `model` back in the end, and take its gradients away."""
+    """Context manager that restores the buffers of `model` and clears its gradients at the end."""
     before = [buffer.clone() for buffer in model.buffers()]
     yield
     model.zero_grad()
@@ -38,40 +38,40 @@ def put(buffers: Iterable[Tensor], values: Iterable[Tensor]) -> None:
 
 @dataclass
 class Replica:
-    """One rank's model: where its gradients go, and who else computes with it.
+    """One rank's model, the path of its gradients, and the ranks that share it.
 
-    Here: nobody does, and gradients stay where backward leaves them.
+    This base class shares the model with no rank and leaves gradients in the parameters.
     """
 
-    model: nn.Module  # that forward goes through
+    model: nn.Module  # the module to call in forward
 
     def settle(self, backward: Backward, inputs: Tensor) -> None:
-        """Lay out the buckets for good; nothing changes.
+        """Fix the layout of the buckets. The model does not change.
 
-        `inputs` is any micro-batch. ValueError for a parameter that no gradient reaches.
+        `inputs` is any micro-batch. Raise ValueError if a parameter gets no gradient.
         """
 
     def cut(self, cuts: list[Cut], own: list[Cut]) -> None:
-        """Set the model's `cuts` for the time this rank is at work with it."""
+        """Replace the model's `cuts` by this rank's `own` while it computes."""
         cuts[:] = own
 
     def at_work(self) -> AbstractContextManager[None]:
-        """While the rank computes with its model, or reads and writes its state."""
+        """Context manager in which the rank computes, or reads and writes the model's state."""
         return nullcontext()
 
     def is_at_work(self) -> bool:
         return True
 
     def is_batched(self, task: Task) -> bool:
-        """Tell whether `batched` is asked first: ranks share a model, and may share its passes."""
+        """Return True if `batched` must be tried first. Ranks that share a model may batch."""
         return False
 
     def batched(self, task: Task, inputs: Tensor, labels: Tensor) -> float | None:
-        """This rank's loss, where a pass over all ranks' batches has its gradients; None: none."""
+        """Return this rank's loss from one pass over all ranks' batches, or None if impossible."""
         return None
 
     def alone(self) -> AbstractContextManager[None]:
-        """While gradients of backward are kept: those of micro-batches but the last."""
+        """Context manager for micro-batches before the last: accumulate without exchange."""
         return nullcontext()
 
     def backward(self, loss: Tensor) -> None:
@@ -79,23 +79,23 @@ class Replica:
         loss.backward()
 
     def exchange_rest(self) -> None:
-        """Exchange the gradients that backward has not exchanged."""
+        """Exchange the gradients that backward did not exchange."""
 
     def update(self, step: Callable[[], None]) -> None:
-        """Take the `step` of an optimizer with the means."""
+        """Run `step`, an optimizer step with the mean gradients."""
         step()
 
     def take_buffers_of_the_first(self) -> None:
-        """Such as batch-norm statistics: those of rank 0 from now on."""
+        """Copy rank 0's buffers, such as batch-norm statistics, to this rank."""
 
     def summed(self, sums: Tensor) -> Tensor:
-        """Over all ranks."""
+        """Return the sum of `sums` over all ranks."""
         return sums
 
 
 @dataclass
 class Gathered(Replica):
-    """A model whose gradients `exchange` has once backward has ended."""
+    """A model whose gradients are exchanged after backward has ended."""
 
     exchange: Any
     bucket_mb: BucketMb
@@ -112,7 +112,7 @@ class Gathered(Replica):
 
 @dataclass
 class Distributed(Replica):
-    """Under DDP: `exchange` has each bucket as soon as backward has made it."""
+    """A model under DDP: each bucket is exchanged as soon as backward has completed it."""
 
     exchange: Exchange
     bucket_mb: BucketMb
@@ -129,7 +129,7 @@ class Distributed(Replica):
         self.model = self._ddp
 
     def settle(self, backward: Backward, inputs: Tensor) -> None:
-        """Two steps without an exchange, which take the one-time costs too."""
+        """Run two steps without an exchange, which also pay the one-time costs."""
         self._settling = True
         for some in (inputs, inputs[:2]):
             self._arrived.clear()
@@ -147,7 +147,7 @@ class Distributed(Replica):
         try:
             loss.backward()
         except RuntimeError as error:
-            # Through a future an exception loses its type and traceback: show the thread's own.
+            # A future drops an exception's type and traceback, so raise the thread's own error.
             raise ExchangeError(str(self.exchange.error or error)) from self.exchange.error or error
         self._require_all_arrived()
 
@@ -160,7 +160,7 @@ class Distributed(Replica):
         return sums
 
     def _hand_over(self, state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-        """DDP's communication hook."""
+        """Record the bucket's parameters and pass it on (DDP's communication hook)."""
         self._arrived |= dict.fromkeys(map(id, bucket.parameters()))
         if not self._settling:
             return self._hook(state, bucket)
@@ -169,7 +169,7 @@ class Distributed(Replica):
         return future
 
     def _hook_of(self, arrived: list[int]) -> Hook:
-        """DDP's communication hook; `arrived` has the ids of its parameters in their order."""
+        """Return DDP's communication hook. `arrived` has its parameters' ids, in its order."""
         if not isinstance(self.bucket_mb, Fusion):
             return self.exchange.hook
         named = {id(each): (name, each) for name, each in self.whole.named_parameters()}
@@ -177,7 +177,7 @@ class Distributed(Replica):
         return Collector(Buckets(parameters, self.bucket_mb), self.exchange).hook
 
     def _require_all_arrived(self) -> None:
-        """A bucket that lacks a gradient is never exchanged: the others would wait for it."""
+        """Raise ValueError if a gradient is missing: its bucket would never be exchanged."""
         missing = {
             name: parameter.grad is None
             for name, parameter in self.whole.named_parameters()

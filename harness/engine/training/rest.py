@@ -1,4 +1,4 @@
-"""What ranks do while their clock stands still: they evaluate, save, and end the run or go on."""
+"""Actions of ranks while their clock stands still: evaluate, save, and end or resume the run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,18 +10,19 @@ from harness.engine.training.together import Together
 from harness.records.run_directory import Evaluation, Table
 
 Metrics = dict[str, float]
-Save = Callable[[int, Observation | None], None]  # a checkpoint of so many steps, the last as seen
+Save = Callable[[int, Observation | None], None]  # arguments: steps done, last observation
 
 
 def no_checkpoint(done: int, seen: Observation | None) -> None:
-    """Save nothing: nothing can go on from this run."""
+    """Do nothing: this run cannot be resumed, so it has no checkpoints."""
 
 
 @dataclass
 class Rest:
-    """All ranks stop their clock `together`; `evaluate` and `save` are called by all of them.
+    """Evaluates and saves while the clock of all ranks stands still.
 
-    Metrics are equal on every rank, none where there is nothing to evaluate; one has the `table`.
+    All ranks call `evaluate` and `save` together. Metrics are equal on every rank, and empty if
+    there is nothing to evaluate. One rank has the `table` and writes them.
     """
 
     stops: StopSchedule
@@ -33,7 +34,10 @@ class Rest:
     table: Table | None
 
     def __call__(self, done: int, seen: Observation) -> bool | None:
-        """Rest if `done` steps call for it: True if the run ends there; None without a rest."""
+        """Evaluate or save if scheduled after `done` steps, given the last observation.
+
+        Return True to end the run, False to continue, and None if nothing was scheduled.
+        """
         if self.is_due(done):
             return self.take(done, self.clock.now(), seen)
         self.done = done
@@ -43,7 +47,10 @@ class Rest:
         return self._evaluates(done) or self._saves(done)
 
     def take(self, done: int, arrived: float, seen: Observation | None, last: bool = False) -> bool:
-        """Rest, this rank from `arrived` on; `last`: it ends in any case."""
+        """Evaluate and save. Return True if the run ends.
+
+        This rank reached the stop at clock time `arrived`. `last` forces an evaluation and the end.
+        """
         evaluates, saves = self._evaluates(done) or last, self._saves(done)
         self.done = done
         self.together.stop(arrived)

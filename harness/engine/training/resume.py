@@ -1,4 +1,4 @@
-"""What a run goes on from: the checkpoint of another, of the same method, model and batches."""
+"""The checkpoint that a run resumes from. It must have the same method, model and batches."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,23 +12,23 @@ from harness.records.run_directory import place_now
 
 
 class Resumed(NamedTuple):
-    """The checkpoint a run begins with."""
+    """The checkpoint that a run resumes from."""
 
     folder: Path
     manifest: Manifest
 
     def is_of(self, run_dir: Path) -> bool:
-        """True if the run of `run_dir` itself goes on, after it was interrupted."""
+        """Return True if the checkpoint is of the run in `run_dir`, which was interrupted."""
         return self.folder.parent.absolute() == run_dir.absolute()
 
     def told(self) -> dict[str, Any]:
-        """Fields for events.jsonl."""
+        """Return the fields for events.jsonl."""
         step, digest = self.manifest.step, self.manifest.digest
         return {"step": step, "checkpoint": str(self.folder), "digest": digest}
 
 
 def resumed(path: str | None) -> Resumed | None:
-    """Find the checkpoint of `resume_from`; None for null. ValueError if none there is whole."""
+    """Return the checkpoint in `path`, or None for None. Raise ValueError if none is complete."""
     if path is None:
         return None
     folder = checkpoint.find(Path(path))
@@ -36,9 +36,9 @@ def resumed(path: str | None) -> Resumed | None:
 
 
 def check(run: Run, begin: Resumed, ranks: int) -> None:
-    """ValueError, naming what differs or lacks, unless `run` can go on from `begin`.
+    """Raise ValueError, naming the difference, unless `run` can resume from `begin`.
 
-    `ranks` is how many this machine has to find there.
+    `ranks` is the number of ranks on this machine. If it has all of them, their files must exist.
     """
     now, then = run.deciding, begin.manifest.settings
     if any(place_now(each) != each for each in class_paths(then)):  # they have moved since
@@ -58,7 +58,7 @@ def check(run: Run, begin: Resumed, ranks: int) -> None:
 def _differences(
     then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield every key, at any depth, whose value differs, with both values."""
+    """Yield (key, old value, new value) for every setting that differs, at any depth."""
     for key in sorted({*then, *now}):
         was, is_ = then.get(key), now.get(key)
         if isinstance(was, dict) and isinstance(is_, dict):
