@@ -1,1 +1,1 @@
-"""Controls: can a workload tell methods apart? Dense reaches its target, others must not; ours."""
+"""Our own study: check that a workload is sensitive enough to tell methods apart."""

@@ -1,1 +1,1 @@
-"""What each method costs in accuracy, on the network of the papers' CIFAR-10 experiments; ours."""
+"""Our own study: each method's cost in accuracy, on the papers' CIFAR-10 network."""

@@ -1,1 +1,1 @@
-"""Hardware: what others measured on their own clusters, and testbeds that it is predicted from."""
+"""Published measurements on other clusters, and the testbeds from which we predict them."""

@@ -1,1 +1,1 @@
-"""Local steps: which rate they need, and what they cost in accuracy, against published numbers."""
+"""Local steps: the link rate they need and their cost in accuracy, against published numbers."""

@@ -1,7 +1,7 @@
-"""What is claimed of local steps, decided by replays at true size, by training, or by arithmetic.
+"""Decide claims on local steps from replays at true size, from training, or by arithmetic.
 
-The published grid is of four L40S over NCCL and tbf: published.csv has its rows, README.md where
-they are from. A margin that is not published is a constant here, fixed before any run.
+The published grid was measured on four L40S over NCCL, shaped by tbf. published.csv has its rows,
+README.md their sources. Margins that are not published are constants here, fixed before any run.
 """
 
 import json
@@ -18,15 +18,15 @@ from harness.reporting.claims.base import Found, Group, PaperClaims, Runs, below
 
 GRID, PEAK = "local_steps_utilisation", "local_steps_peak"
 RATES = (50.0, 200.0, 1000.0, 5000.0, 20_000.0, 100_000.0, 1_000_000.0)  # Mbit/s
-NEEDED = (0.5, 0.75, 0.9, 0.95)  # utilisations whose rate is told
-APART = 0.1  # median relative error of utilisations: what a prediction of times has to keep
-LIKE = 0.1  # relative, of what is "about" as large
-LOSS = 1.01  # final loss over another's that costs less than 1 %
+NEEDED = (0.5, 0.75, 0.9, 0.95)  # utilisations whose required rate is reported
+APART = 0.1  # largest median relative error of predicted utilisations
+LIKE = 0.1  # relative tolerance of "about as large"
+LOSS = 1.01  # ratio of final losses below which a method costs less than 1 %
 SPLIT = (1, 2, 4, 8)  # fragments
 TERA, GIGA, HOUR_S = 1e12, 1e9, 3600
-TRAINED = {"local_steps_images": 8.0, "local_steps_text": 250.0}  # and the rate that is looked at
-OWN_RATE = 0.02  # of SparseLoCo inside, on images
-FEWER = 100  # times fewer bytes, of chunks and few bits
+TRAINED = {"local_steps_images": 8.0, "local_steps_text": 250.0}  # Mbit/s of the runs to compare
+OWN_RATE = 0.02  # SparseLoCo's inner learning rate on images
+FEWER = 100  # factor by which SparseLoCo reduces DiLoCo's bytes
 
 
 @cache
@@ -35,7 +35,7 @@ def published() -> pd.DataFrame:
 
 
 def printed(id: str, **columns: str) -> pd.Series:
-    """Values of published rows by metric."""
+    """Return published values, by metric, of the rows with this `id` and these `columns`."""
     rows = published()[published().id == id]
     for column, value in columns.items():
         rows = rows[rows[column] == value]
@@ -43,13 +43,13 @@ def printed(id: str, **columns: str) -> pd.Series:
 
 
 def steps_of(method: str) -> int | None:
-    """H of a method's published name; None: gradients are exchanged, in buckets."""
+    """Return H of a published method name; None for ddp, which exchanges gradients in buckets."""
     name, _, steps = method.partition(" H=")
     return None if name == "ddp" else int(steps)
 
 
 def utilisation(runs: Runs, rate: float, steps: int | None) -> float:
-    """Share of a step in which workers compute; their optimizers differ, and cost nothing."""
+    """Return the share of a step that is computation; `steps` is H, None for all-reduce."""
     group = runs.of(GRID, profile__rate_mbit=rate, optimizer__kind="adamw" if steps else "sgd")
     method = "allreduce" if steps is None else f"diloco_h={steps}"
     parts = [group.mean(part, method)[method] for part in ("compute_s", "iteration_s")]
@@ -57,7 +57,7 @@ def utilisation(runs: Runs, rate: float, steps: int | None) -> float:
 
 
 def near_the_grid(runs: Runs) -> Found:
-    """Utilisation of every published cell, against that of a replay of the same sizes."""
+    """Decide whether replays have the published utilisations, within `APART` in the median."""
     rows = published()[
         (published().id == "dm_cu_grid") & (published().metric == "compute_utilisation")
     ]
@@ -71,10 +71,10 @@ def near_the_grid(runs: Runs) -> Found:
 
 
 def needed_mbit(runs: Runs, steps: int, wanted: float) -> float:
-    """Rate at which workers compute `wanted` of the time, between those of the grid.
+    """Return the rate in Mbit/s at which workers compute for a share `wanted` of the time.
 
-    What an exchange takes over what steps do is a straight line in one over the rate. inf: beyond
-    the highest.
+    It interpolates the grid: exchange time over compute time is linear in 1/rate. Return inf if the
+    highest rate is not enough.
     """
     over = [1 / utilisation(runs, rate, steps) - 1 for rate in RATES]
     most = 1 / wanted - 1
@@ -91,7 +91,7 @@ def needs_a_share_of_the_rate(runs: Runs) -> Found:
 
 
 def needed(runs: Runs) -> Found:
-    """Required Mbit/s of each horizon, for information: more steps need less."""
+    """Decide whether more local steps need a lower rate at every utilisation of `NEEDED`."""
     found = {h: [needed_mbit(runs, h, each) for each in NEEDED] for h in (1, 8, 32, 128)}
     falls = all(a > b for more, less in zip(list(found.values())[:-1], list(found.values())[1:],
                 strict=True) for a, b in zip(more, less, strict=True) if a < inf)  # fmt: skip
@@ -100,7 +100,7 @@ def needed(runs: Runs) -> Found:
 
 
 def peak_falls(runs: Runs) -> Found:
-    """Highest rate over a second, of a model of layers alike."""
+    """Decide whether the peak rate over a second falls as 1/fragments, within `LIKE`."""
     group = runs.of(PEAK)
     peaks: dict[str, float] = {}
     for fragments in SPLIT:
@@ -120,8 +120,9 @@ def _fragments(group: Group, fragments: int) -> dict[str, str]:
 
 
 def overlap_costs_little(experiment: str) -> Callable[[Runs], Found]:
+    """Return the rule that fragments that lag end below `LOSS` times DiLoCo's loss, at equal H."""
+
     def decide(runs: Runs) -> Found:
-        """Final loss of fragments that lag, over that of DiLoCo of as many steps."""
         group = _at_one_rate(runs, experiment, "diloco_h=32")
         streaming = [each for each in set(group.rows().method) if "streaming" in each]
         found = group.ratio("loss_left", streaming[0], "diloco_h=32")
@@ -131,11 +132,13 @@ def overlap_costs_little(experiment: str) -> Callable[[Runs], Found]:
 
 
 def codec_costs_little(experiment: str) -> Callable[[Runs], Found]:
-    def decide(runs: Runs) -> Found:
-        """Final loss and sent bytes of SparseLoCo, over those of DiLoCo of as many steps.
+    """Return the rule that SparseLoCo ends below `LOSS` times DiLoCo's loss, with few bytes.
 
-        Its inner rate is its own, which sets its runs apart.
-        """
+    Few is about 1/`FEWER` of DiLoCo's. SparseLoCo has its own inner learning rate, so its runs are
+    a separate group.
+    """
+
+    def decide(runs: Runs) -> Found:
         over, under = "sparseloco_0.015625_h=32", "diloco_h=32"
         sparse, dense = (_at_one_rate(runs, experiment, each) for each in (over, under))
         rows = pd.concat([sparse.rows(over), dense.rows(under)]).drop_duplicates("run_id")
@@ -150,7 +153,7 @@ def codec_costs_little(experiment: str) -> Callable[[Runs], Found]:
 
 
 def _at_one_rate(runs: Runs, experiment: str, method: str) -> Group:
-    """Runs with `method` at the rate at which all are trained; weights are those of every rate."""
+    """Return the runs with `method` at one rate; trained weights are the same at every rate."""
     kind = runs.of(experiment, profile__rate_mbit=TRAINED[experiment])
     if method in set(kind.rows().method):
         return kind

@@ -1,4 +1,4 @@
-"""What local steps are drawn by: utilisation, the rate it needs, and time to a target by rate."""
+"""Draw the figures on local steps: utilisation, required rate, and time to a target by rate."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ OF = "30,846,720 parameters in float32, four workers"
 
 
 def _utilisation(table: pd.DataFrame) -> Figure:
-    """Draw utilisation over rates: lines of replays, points of the four L40S."""
+    """Draw utilisation over rates: lines from replays, points measured on four L40S."""
     runs, lines, measured = _runs(table), {}, {}
     for method, name in PUBLISHED.items():
         steps = steps_of(method)
@@ -53,7 +53,7 @@ def _measured(method: str) -> pd.Series:
 
 
 def _needed(table: pd.DataFrame) -> Figure:
-    """Draw the rate that each share of computation needs; those beyond the highest are left out."""
+    """Draw the rate that each share of computation needs; omit it if no rate is enough."""
     runs, lines = _runs(table), {}
     for method in list(PUBLISHED)[1:]:
         steps = steps_of(method)
@@ -65,9 +65,10 @@ def _needed(table: pd.DataFrame) -> Figure:
 
 
 def _to_target(experiment: str, table: pd.DataFrame) -> Figure:
-    """By rate the mean over pairs and its 95 % interval, of methods with which all reach it.
+    """Draw each method's mean time to the target over rates, with its 95 % interval.
 
-    Of seeds that every method has at every rate.
+    Only seeds that every method has at every rate count. A rate has no point where a run misses the
+    target. Raise `NothingToDraw` without runs.
     """
     rows = table[table.experiment == experiment]
     if rows.empty:

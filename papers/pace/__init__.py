@@ -1,1 +1,1 @@
-"""Pace: controllers against each other where rates change and where flows compete; ours."""
+"""Our own study: compare controllers where rates change and where flows compete."""

@@ -1,1 +1,1 @@
-"""Virtual time held against real packets, by method and by controller; ours."""
+"""Our own study: compare virtual time with real packets, by method and by controller."""
