@@ -1,1 +1,1 @@
-"""All experiments of a paper with one command: runs, reports, claims, one page."""
+"""Run all experiments of a paper with one command, and write their reports, claims and one page."""

@@ -1,7 +1,7 @@
 """Run all experiments of a paper: `study reproduce PAPER [scale=laptop] [KEY=VALUE]`.
 
-scale=quick is a part of scale=laptop: fewer experiments, methods and seeds. The whole takes its
-runs over. The same command continues where it was stopped.
+scale=quick runs a part of scale=laptop: fewer experiments, methods and seeds. A later scale=laptop
+reuses its runs. The same command continues after an interruption.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from harness.validation import check_folder
 
 
 def main() -> int:
-    """Exit status 1 for a bad setting, or for runs that did not succeed in two attempts."""
+    """Reproduce a paper. Return 0; 1 for a bad setting or a failed run; 130 for Ctrl-C."""
     asked = _arguments()
     signals.stop_in_order()
     try:
@@ -78,7 +78,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _announced(runs: list[Settings]) -> Estimate:
-    """Print how many runs are to be done, and how long they take."""
+    """Print how many runs remain and the time that they take; return this estimate."""
     estimate = Estimate()
     for settings in runs:
         estimate.add(settings)
@@ -98,7 +98,7 @@ def _announced(runs: list[Settings]) -> Estimate:
 
 
 def _tell_origin(runs: list[Settings]) -> None:
-    """Say whose constants virtual time uses, if they are not this machine's."""
+    """Warn if virtual time uses constants that were fitted on another machine."""
     here = environment.machine()
     for other in sorted({each["network"].get("fitted_on") or here for each in runs} - {here}):
         print(

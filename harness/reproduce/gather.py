@@ -1,4 +1,4 @@
-"""Gather a paper's results from its run directories, as tables."""
+"""Gather a paper's results from its run directories into tables."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,14 +17,14 @@ from harness.reporting.report import Comparison, compare, draw
 from harness.reproduce.paper import Paper
 
 OF_A_SETTING = ["experiment", "world", "scale", "setting", "condition", "model", "dataset"]
-NOT_WRITTEN = ["conditions", "path", "profile", "workers", "batch_size"]  # long, or of a place
+NOT_WRITTEN = ["conditions", "path", "profile", "workers", "batch_size"]  # long, or a local path
 
 
 class PaperTables(NamedTuple):
-    """One file each; a field is its name. Empty where no run says anything."""
+    """Tables of a paper, each written to the CSV file of its name; one without data is empty."""
 
     comparison: pd.DataFrame  # `decision.arranged`, a row per setting and method
-    runs: pd.DataFrame  # `metrics.table`, a row per run that counts
+    runs: pd.DataFrame  # `metrics.table`, a row per counted run
     claims: pd.DataFrame  # `claims.Claim`
     published: pd.DataFrame  # `published.Side`, the paper's numbers beside measured ones
     proof: pd.DataFrame  # `proof.Proof`, a row per run over packets
@@ -33,7 +33,7 @@ class PaperTables(NamedTuple):
 
 
 def runs_of(paper: Paper, results: Path) -> pd.DataFrame:
-    """Return `measurable.runs` of the paper's experiments, in order; NoRuns when none counts."""
+    """Return `measurable.runs` of all the paper's experiments; raise NoRuns if no run counts."""
     there = [results / name for name in paper.experiments if (results / name).is_dir()]
     found = [measurable.runs(folder) for folder in there]
     runs = pd.concat(found, ignore_index=True) if found else pd.DataFrame({"left_out": ["none"]})
@@ -43,7 +43,7 @@ def runs_of(paper: Paper, results: Path) -> pd.DataFrame:
 
 
 def comparisons(paper: Paper, results: Path) -> list[Comparison]:
-    """Return the newest runs of every setting, for `report.draw`; raise `load.NoRuns`."""
+    """Compare the newest runs of each setting, for `report.draw`; `load.NoRuns` without any."""
     runs = runs_of(paper, results).sort_values("ended", kind="stable")
     newest = runs[runs.left_out == ""].drop_duplicates(
         ["setting", "method", *load.PAIR], keep="last"
@@ -53,7 +53,7 @@ def comparisons(paper: Paper, results: Path) -> list[Comparison]:
 
 
 def drawn(compared: list[Comparison], figure: str) -> Iterator[Figure]:
-    """Draw the figure `figure` of every comparison that has it and something to draw."""
+    """Yield the figure named `figure` of every comparison that has it and data for it."""
     having = [found for each in compared if figure in (found := draw(each))]
     for found in having:
         with suppress(NothingToDraw):
@@ -61,7 +61,7 @@ def drawn(compared: list[Comparison], figure: str) -> Iterator[Figure]:
 
 
 def gather(paper: Paper, results: Path) -> PaperTables:
-    """Read every run of the paper's experiments; raise `load.NoRuns` if none counts."""
+    """Read all runs of the paper into tables; raise `load.NoRuns` if no run counts."""
     runs = runs_of(paper, results)
     table = metrics.table(runs)
     table.insert(0, "condition", _conditions(table))
@@ -93,7 +93,7 @@ def _published(paper: Paper, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _compared(table: pd.DataFrame) -> pd.DataFrame:
-    """Settings in the order of `table`, each in the order of its decision."""
+    """Return a row per setting and method: settings as in `table`, methods from best to worst."""
     found = []
     for _, rows in table.groupby("setting", sort=False):
         of_setting = {name: rows[name].iloc[0] for name in OF_A_SETTING}
@@ -118,9 +118,9 @@ def _in_front(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _conditions(table: pd.DataFrame) -> pd.Series:
-    """`key value` of what sets a row's profile, then its network, apart in its experiment.
+    """Return for each row `key value` of the profile and network keys that vary in its experiment.
 
-    The networks of packets and of virtual time are not held against each other.
+    Networks of packets and of virtual time are not compared with each other.
     """
     profiles = _apart(table, ["experiment", "model"], _of_profile)
     networks = _apart(table, ["experiment", "model", "world"], _of_network)
@@ -133,7 +133,10 @@ def _conditions(table: pd.DataFrame) -> pd.Series:
 def _apart(
     table: pd.DataFrame, by: list[str], part: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> pd.Series:
-    """`key value` of a `part` of each row's conditions that rows alike `by` do not share."""
+    """Return for each row `key value` of the conditions that vary among rows equal in `by`.
+
+    `part` selects the conditions to look at.
+    """
     told = pd.Series("", index=table.index)
     for _, rows in table.groupby(by):
         parts = [part(each) for each in rows.conditions]
@@ -150,7 +153,7 @@ def _of_profile(conditions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_network(conditions: dict[str, Any]) -> dict[str, Any]:
-    """Return the conditions of a network; the name of a device stands for its costs."""
+    """Return the network's conditions; the name of a device replaces its costs."""
     named = {"network.device": conditions.get("network.device.name")}
     keys = [key for key in conditions if key.startswith("network.")]
     return named | {key: conditions[key] for key in keys if not key.startswith("network.device")}

@@ -26,9 +26,9 @@ from harness.reproduce.perform import pool_of
 class PaperPage(NamedTuple):
     """Contents of paper.html; tables without rows are None."""
 
-    decisions: Grid | None  # who reaches the target first, of each setting that has one
-    judged: dict[str, int]  # claims of the paper, each decision once
-    without_runs: dict[str, int]  # claims that nothing says anything of, by their id
+    decisions: Grid | None  # first method at the target, by setting
+    judged: dict[str, int]  # number of the paper's claims by decision
+    without_runs: dict[str, int]  # claims that no run decides, by id
     claims: Grid | None
     published: Grid | None
     counts: Grid
@@ -42,9 +42,9 @@ class PaperPage(NamedTuple):
 
 
 def write(paper: Paper, results: Path) -> Path:
-    """Reports of all experiments, a csv for each of `PaperTables`, index.html; returns the last.
+    """Write reports, a CSV per table and index.html; return the path of index.html.
 
-    Raises `load.NoRuns` when no run of the paper counts.
+    Raise `load.NoRuns` if no run of the paper counts.
     """
     tables, out = gather(paper, results), OutputFolder.beside(results, paper.name)
     reported = _reports(paper.experiments, results)
@@ -63,7 +63,7 @@ def write_csv(tables: PaperTables, out: OutputFolder) -> None:
 
 
 def _reports(experiments: list[str], results: Path) -> list[str]:
-    """Write reports, as many at a time as there are cores; names of those with content."""
+    """Write the reports in parallel; return the names of experiments whose report has content."""
     with pool_of(len(experiments)) as pool:
         found = pool.map(_reported, [results / name for name in experiments])
         return [name for name, any_run in zip(experiments, found, strict=True) if any_run]
@@ -104,7 +104,7 @@ def _page(tables: PaperTables, reported: list[str]) -> PaperPage:
 
 
 def decisions(runs: pd.DataFrame) -> pd.DataFrame:
-    """Say of each setting with a target who reaches it first; `runs` is of `PaperTables`."""
+    """Return a row for each setting of `runs` with a target: the method that reaches it first."""
     found = []
     for _, rows in runs.groupby("setting", sort=False):
         baseline = metrics.baseline_of(rows) or NO_BASELINE

@@ -1,4 +1,4 @@
-"""A paper as its experiments and the sweeps of each: reproduce.yaml of a study."""
+"""The plan of a paper: its experiments and their sweeps, from a study's reproduce.yaml."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,21 +13,21 @@ from harness.studies import studies
 from harness.validation import checked
 
 KEYS = ("title", "claims", "experiments", "sweeps")
-MAY = ("quick", "figures")  # beside these
+MAY = ("quick", "figures")  # optional keys
 QUICK = "scale=quick"  # fewer runs of scale=laptop
 OF_QUICK = "scale=laptop"
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Overrides of some experiments of a paper; of all, where none is named."""
+    """Overrides that apply to some experiments of a paper, or to all if none is named."""
 
     overrides: list[str]
     experiments: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, told: Any) -> "Sweep":
-        """A list is of every experiment; BadSetting for what is no sweep."""
+        """Parse a sweep; a list applies to every experiment. Raise BadSetting for other types."""
         if isinstance(told, list):
             return cls(told)
         if not isinstance(told, dict) or set(told) != {"overrides", "experiments"}:
@@ -41,19 +41,19 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Paper:
-    """Experiments and sweeps to run for a paper; `name` is that of its folder of results."""
+    """Experiments and sweeps to run for a paper; `name` is also its folder in the results."""
 
     name: str
     title: str
-    claims: str  # what claims.py and published.csv call it
+    claims: str  # its name in claims.py and published.csv
     experiments: list[str]
     sweeps: list[Sweep]
-    quick: list[Sweep] = field(default_factory=list)  # in their place for who tries it
-    figures: dict[str, list[str]] = field(default_factory=dict)  # of a report; by experiment
+    quick: list[Sweep] = field(default_factory=list)  # used instead for scale=quick
+    figures: dict[str, list[str]] = field(default_factory=dict)  # to keep, by experiment
 
     @classmethod
     def read(cls, name: str) -> "Paper":
-        """The plan of the study called `name`, or of a yaml file; BadSetting if there is none."""
+        """Read the plan of study `name`, or of a yaml file; raise BadSetting if it is bad."""
         known = reproducible()
         path = Path(name) if name.endswith(".yaml") else known.get(name)
         if path is None or not path.is_file():
@@ -73,7 +73,7 @@ class Paper:
         return cls(path.stem if name.endswith(".yaml") else name, **(told | sweeps))
 
     def quickly(self) -> "Paper":
-        """Restrict the paper to its quick sweeps and their experiments; BadSetting without any."""
+        """Return the paper with its quick sweeps and their experiments; BadSetting without any."""
         if not self.quick:
             raise BadSetting(
                 f"scale must be laptop or paper for {self.name}, which has no quick form"
@@ -82,7 +82,7 @@ class Paper:
         return replace(self, experiments=named, sweeps=self.quick)
 
     def only(self, experiments: list[str]) -> "Paper":
-        """Restrict the paper to these experiments, all if empty; BadSetting for an unknown one."""
+        """Return the paper with these experiments (all if empty); BadSetting for an unknown one."""
         unknown = [name for name in experiments if name not in self.experiments]
         if unknown:
             known = ", ".join(self.experiments)
@@ -91,7 +91,7 @@ class Paper:
         return replace(self, experiments=chosen)
 
     def commands(self, overrides: list[str]) -> list[list[str]]:
-        """Arguments of `python -m harness`, one list for each sweep of each experiment."""
+        """Return the arguments of `python -m harness` for each sweep of each experiment."""
         return [
             [f"+experiment={experiment}", *sweep.overrides, *overrides]
             for sweep in self.sweeps
@@ -100,7 +100,7 @@ class Paper:
         ]
 
     def described(self, overrides: list[str]) -> Described:
-        """Every run, each once, in the order of `commands`; all at one scale."""
+        """Return all distinct runs in the order of `commands`, at one scale."""
         found = describe(self.commands(overrides))
         pairs = zip(found.runs, found.overrides, strict=True)
         runs = {settings.run_dir(): (settings, said) for settings, said in pairs}
@@ -109,17 +109,17 @@ class Paper:
 
 
 def reproducible() -> dict[str, Path]:
-    """The yaml of every study whose experiments one command runs, by its name."""
+    """Return the reproduce.yaml of every study that has one, by the study's name."""
     return {each.name: file for each in studies() if (file := each.file("reproduce.yaml"))}
 
 
 def results_of(overrides: list[str]) -> Path:
-    """Folder in which runs with these overrides are kept."""
+    """Return the results folder of runs with these overrides."""
     return Path(compose(overrides)[0]["results"])
 
 
 def check(runs: list[Settings]) -> None:
-    """Raise BadSetting, which names all that is missing, once each; seeds need nothing."""
+    """Raise BadSetting that lists, once each, all that `runs` lack; seeds are not told apart."""
     kinds = {str(deciding(settings)): settings for settings in runs}
     missing: dict[str, None] = {}
     for settings in kinds.values():

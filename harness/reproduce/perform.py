@@ -1,4 +1,4 @@
-"""Runs of a paper, done: virtual ones as many at a time as there are cores, packets alone."""
+"""Execute a paper's runs: virtual ones in parallel, runs over packets one at a time."""
 
 import multiprocessing
 import os
@@ -18,19 +18,19 @@ from harness.predict.cost_estimate import at_a_time, is_virtual
 from harness.runner import previous_result, run
 from harness.runner.run import Outcome
 
-ATTEMPTS = 2  # what the machine's other work disturbed is done once more
-IMPORTED = "harness.reproduce.preload"  # once for all processes of the pools
-STOP_S = 8.0  # for a run to end in order, before its process does
-LAST_S = 30.0  # for a pool to end in order, before its processes are killed
+ATTEMPTS = 2  # a run that other programs disturbed is repeated once
+IMPORTED = "harness.reproduce.preload"  # module loaded once for all workers
+STOP_S = 8.0  # grace period of a run before its process exits
+LAST_S = 30.0  # grace period of a pool before its workers are killed
 Tell = Callable[[Settings, Outcome], None]
 Ended = Generator[tuple[int, Outcome], None, None]
 
 
 def perform(runs: list[Settings], tell: Tell) -> list[Outcome]:
-    """Do `runs` and return how each ended, in order; failures are tried ATTEMPTS times.
+    """Do `runs` and return their outcomes in order; failed runs are tried ATTEMPTS times.
 
-    `tell` is called as each ends, not for those done before. KeyboardInterrupt ends the runs that
-    go on in order, is recorded by them, and is raised again: the same call goes on from there.
+    Call `tell` as each run ends, but not for runs done before. KeyboardInterrupt ends current runs
+    cleanly and is raised again. The same call then continues from there.
     """
     found = {
         at: Outcome(run_dir, "succeeded", None, skipped=True)
@@ -64,9 +64,9 @@ def _virtual(runs: dict[int, Settings]) -> Ended:
 
 @contextmanager
 def pool_of(most: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes for so many works at most; what leaves the block early ends them in order.
+    """Context manager: a process pool for at most `most` tasks at once.
 
-    Those that have not ended LAST_S later are killed.
+    An exception in the block terminates the workers; any that still live after LAST_S are killed.
     """
     processes = max(1, min(most, at_a_time()))
     # Torch's threads do not survive a fork: all pools come from one process that has none yet.
@@ -96,7 +96,7 @@ def _kill(workers: Sequence[BaseProcess]) -> None:
 
 
 def _quietly() -> None:
-    """Who started the pool tells of the runs and passes signals on."""
+    """Initialize a worker: discard its stderr, and ignore signals that the owner passes on."""
     sys.stderr = open(os.devnull, "w")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -105,16 +105,16 @@ def _quietly() -> None:
 
 
 def _end_with_parent() -> None:
-    """A pool whose owner was killed would wait for work for ever."""
+    """End this worker when its parent dies; it would otherwise wait for work for ever."""
     parent = multiprocessing.parent_process()
-    assert parent is not None  # of a process of a pool
+    assert parent is not None  # this is a worker of a pool
     parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)  # its run ends in order
+    os.kill(os.getpid(), signal.SIGTERM)  # lets its run end cleanly
     time.sleep(STOP_S)
     os._exit(1)
 
 
-_stopped: list[int] = []  # the signal that asked this process of the pool to end
+_stopped: list[int] = []  # signals that asked this worker to end
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
@@ -124,7 +124,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _unless_stopped(settings: Settings) -> Outcome:
-    """Runs that the pool had handed out already are not begun any more."""
+    """Perform a run, unless this worker was asked to stop: then raise KeyboardInterrupt."""
     if _stopped:
         raise KeyboardInterrupt
     return run.perform(settings)

@@ -1,6 +1,6 @@
-"""Imports of runs and reports, made once in the process that all workers of a pool are forked from.
+"""Imports for runs and reports, made once in the process from which all pool workers are forked.
 
-The pool only imports this module; otherwise each worker would import them during its first run.
+The pool only imports this module. Otherwise each worker would do these imports in its first run.
 """
 
 import torch._dynamo  # noqa: F401  for shapes without values
@@ -9,4 +9,4 @@ import harness.reporting.report  # noqa: F401
 import harness.virtual.run  # noqa: F401
 from compressors import kernels
 
-kernels.compiled()  # which is to be called before a fork
+kernels.compiled()  # must run before a fork

@@ -1,6 +1,6 @@
-"""Keep a study's results with the project: tables, small figures and a README with their origin.
+"""Write a study's results into the project: tables, small figures and a README with their origin.
 
-`results/reference/STUDY` is written as a whole, from runs of one commit.
+`results/reference/STUDY` is replaced as a whole, from runs of one commit.
 """
 
 import re
@@ -35,10 +35,10 @@ Figures = Mapping[str, Callable[[], Figure]]  # by file name
 
 
 def write(paper: Paper, results: Path, overrides: list[str], folder: Path = FOLDER) -> list[Path]:
-    """Replace `folder`/PAPER by what the runs in `results` say, and return the files written.
+    """Replace `folder`/PAPER by the tables and figures of `results`; return the files written.
 
     Raise `load.NoRuns` if no run counts, and `BadSetting` if the runs are of several commits or if
-    a report has no figure that the paper asks for. The folder is then as before.
+    a report lacks a figure that the paper asks for. The folder is then unchanged.
     """
     tables, compared = gather(paper, results), comparisons(paper, results)
     environments = [
@@ -60,7 +60,7 @@ def write(paper: Paper, results: Path, overrides: list[str], folder: Path = FOLD
     write_csv(tables, place)
     study = next((each for each in studies() if each.name == paper.name), None)
     module = study and study.module("drawings")
-    if own := getattr(module, "DRAWINGS", {}):  # in place of those of every comparison
+    if own := getattr(module, "DRAWINGS", {}):  # they replace the figures of comparisons
         table = metrics.table(runs_of(paper, results))
         figures = [{name: partial(draw, table) for name, draw in own.items()}]
     if len(tables.agreement):
@@ -69,14 +69,14 @@ def write(paper: Paper, results: Path, overrides: list[str], folder: Path = FOLD
         figures.append({"agreement": lambda: agreement_figure(pairs, title)})
     for drawn in figures:
         for name, draw in drawn.items():
-            with suppress(NothingToDraw, NotDecidable):  # or runs of a study's own are missing
+            with suppress(NothingToDraw, NotDecidable):  # some runs may be missing
                 save(draw(), place, name)
     place.write("README.md", _readme(paper, tables, environments, overrides))
     return sorted(place.path.iterdir())
 
 
 def _check_figures(paper: Paper, compared: Sequence[Comparison]) -> None:
-    """Raise `BadSetting` for a figure that no report of its experiment has."""
+    """Raise `BadSetting` if the paper asks for a figure that no report of its experiment has."""
     for experiment, asked in paper.figures.items():
         own = [each for each in compared if each.runs.experiment.iloc[0] == experiment]
         known = sorted({figure for each in own for figure in report.draw(each)})
@@ -99,7 +99,7 @@ def _figures(paper: Paper, compared: Comparison, comparison: pd.DataFrame) -> Fi
 def _readme(
     paper: Paper, tables: PaperTables, environments: list[dict[str, Any]], overrides: list[str]
 ) -> str:
-    """Return the origin of the results, and how many rows and runs there are."""
+    """Return the README: command, origin of the results, and numbers of rows and runs."""
     command = " ".join(["python -m harness study reproduce", paper.name, *overrides])
     origin = {
         "Commit": [(each.get("git") or {}).get("commit", UNKNOWN) for each in environments],
