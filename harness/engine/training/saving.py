@@ -1,4 +1,4 @@
-"""A rank's state in checkpoints: written while it trains, compared and loaded when it goes on."""
+"""Checkpoints of one rank: save its state in training, check and load it when a run resumes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,9 +30,10 @@ SEEN = Observation | None
 def go_on(
     begin: Resumed, context: RankContext, gradients: Trained, stateful: Mapping[str, Any]
 ) -> None:
-    """Put this rank where the checkpoint was taken; batches and clock begin there by themselves.
+    """Load this rank's state from checkpoint `begin` into `gradients` and the `stateful` objects.
 
-    Raise BadCheckpoint if anything in it differs in kind, shape or type from what is there.
+    Batches and clock start at the right step by themselves. Raise BadCheckpoint if any value
+    differs in kind, shape or type from the one it replaces.
     """
     name = checkpoint.rank_file(context.rank, context.thread)
     own = checkpoint.load(begin.folder, name, context.device)
@@ -42,14 +43,14 @@ def go_on(
     with refusing(begin.folder):
         load_parts(own["reduction"], stateful, tensors, context.workers)
         weights = dict(model.state_dict())
-        for kind in ("model", "anchors", "velocities"):  # the last two: of local steps
+        for kind in ("model", "anchors", "velocities"):  # the last two are of local steps
             for weight in weights if kind == "model" else shared.get(kind, ()):
                 require_alike(shared[kind][weight], weights[weight], f"{kind}.{weight}")
         optimizer = _optimizer_state((shared | own)["optimizer"], gradients.optimizer)
         loaded: dict[str, Any] = {"optimizer": optimizer}
         for key, fresh in (gradients.own() | {"seen": None}).items():
             hint = SEEN if key == "seen" else gradients.annotations.get(key)
-            if key == "random_cuda" and fresh is None:  # there is no GPU here
+            if key == "random_cuda" and fresh is None:  # this machine has no GPU
                 loaded[key] = None
             elif hint is not None:
                 loaded[key] = load_state_dict(own[key], None, key, hint)
@@ -62,9 +63,9 @@ def go_on(
 def load_parts(
     kept: Any, parts: Mapping[str, Any], tensors: Mapping[str, Tensor], workers: Workers
 ) -> None:
-    """Put the states in `kept` into `parts`, in place, by name.
+    """Load the states in `kept` into `parts`, in place, by name.
 
-    `tensors` are those of the model, by name. Raise BadCheckpoint where they do not fit.
+    `tensors` are the model's tensors by name. Raise BadCheckpoint if a state does not fit.
     """
     for name, part in parts.items():
         if name not in kept:
@@ -75,9 +76,10 @@ def load_parts(
 
 
 def _optimizer_state(kept: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """State of an optimizer with that of parameters in `kept`, and with its own settings.
+    """Return an optimizer state with the parameters' values in `kept` and the current settings.
 
-    What there is to be is found by a step of one of the same kind, of shapes alone.
+    A step of the same optimizer on meta tensors gives the expected names, shapes and types. Raise
+    BadCheckpoint if `kept` differs from them.
     """
     shapes: Any = []
     for group in optimizer.param_groups:
@@ -109,9 +111,10 @@ def _optimizer_state(kept: Any, optimizer: torch.optim.Optimizer) -> dict[str, A
 def saver_of(
     run: Run, context: RankContext, gradients: Trained, stateful: Mapping[str, Any]
 ) -> Save:
-    """A function that writes checkpoints of `gradients`, and of what is `stateful` beside them.
+    """Return the function that writes a checkpoint of `gradients` and the `stateful` objects.
 
-    Where nothing is, as in a replay, nothing is saved.
+    It does nothing if `stateful` is empty, as in a replay. Raise TypeError for a state that a
+    checkpoint cannot keep.
     """
     if not stateful:
         return no_checkpoint
@@ -134,12 +137,12 @@ def saver_of(
         kept = {name: state_dict(value, name) for name, value in own.items()}
         writer.write(step, time_s, gradients.shared(), kept | {"reduction": reduction()})
 
-    reduction()  # a part that cannot be kept fails now, not at the first checkpoint
+    reduction()  # raises now, not at the first checkpoint
     return save
 
 
 def with_state(exchange: Exchanging) -> dict[str, Any]:
-    """Objects of the exchange that learn while it trains, by name."""
+    """Return the exchange's objects whose state changes during training, by name."""
     reduction = exchange.reduction
     return {
         "compressor": reduction.compressor,

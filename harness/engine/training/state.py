@@ -1,9 +1,9 @@
-"""States of compressors, controllers and other parts: plain values for a file, and back.
+"""Conversion of compressors, controllers and other parts to plain values for a file, and back.
 
-`saving` writes them to checkpoints, and `gradnet.attached` hands them to scripts. A state has the
-attributes of a part by name, as numbers, strings, tensors, tuples, lists and dictionaries, which
-`torch.load(weights_only=True)` reads. It names no class: annotations, and the values of a new part,
-say what each value must be. So a crafted file can change values, and nothing else.
+`saving` writes them to checkpoints, and `gradnet.attached` hands them to scripts. A state is a
+part's attributes by name, as numbers, strings, tensors, tuples, lists and dictionaries, which
+`torch.load(weights_only=True)` reads. It names no class. Annotations, and the values of a newly
+built part, decide what each value must be. So a crafted file can change values but nothing else.
 """
 
 import random
@@ -25,10 +25,10 @@ from compressors.base import Workers
 from harness.records.checkpoint import BadCheckpoint, refusing
 
 PLAIN = (NoneType, bool, int, float, str)
-NUMBERS = (np.float64, np.int64)  # Python has the same
+NUMBERS = (np.float64, np.int64)  # converted to Python's own numbers
 LISTS = (list, deque, set, frozenset)
-WRAPPERS = ("_orig_mod", "module")  # that torch.compile and DDP put into names of parameters
-OURS = ("compressors", "controllers", "harness", "profiles")  # packages
+WRAPPERS = ("_orig_mod", "module")  # added to parameter names by torch.compile and DDP
+OURS = ("compressors", "controllers", "harness", "profiles")  # our own packages
 MOST_LEVELS, MOST_VALUES, MOST_BITS = 50, 1_000_000, 64
 DAMAGED = "it is of other settings or another version, or damaged"
 
@@ -42,7 +42,7 @@ def state_dict(part: Any, where: str = "state") -> Any:
 
 
 def _plain(value: Any, hint: Any, where: str, levels: int, is_item: bool = False) -> Any:
-    """Convert `value`. An object that `is_item` of a container must be of a class in its `hint`."""
+    """Return `value` as plain values. If it `is_item` of a container, `hint` must allow it."""
     kind: Any = type(value)
     if kind in PLAIN or isinstance(value, torch.dtype):
         return value
@@ -87,11 +87,11 @@ def _plain(value: Any, hint: Any, where: str, levels: int, is_item: bool = False
 
 
 def load_state_dict(kept: Any, fresh: Any, where: str = "state", hint: Any = None) -> Any:
-    """Put a state that `state_dict` returned into `fresh`, a part of the same configuration.
+    """Load `kept`, returned by `state_dict`, into `fresh`, a part of the same configuration.
 
-    Return `fresh`, changed in place, or what takes its place if it is immutable. Without `fresh`
-    return a new value of the annotation `hint`. Raise BadCheckpoint, a ValueError of one line that
-    names the place, where a kind, a shape, a type or a setting differs.
+    Return `fresh`, changed in place, or its replacement if it is immutable. Without `fresh`, return
+    a new value of the annotation `hint`. Raise BadCheckpoint, a ValueError of one line that names
+    the place, if a kind, a shape, a type or a setting differs.
     """
     with refusing(where):
         waiting, count = [(kept, 0)], 0
@@ -108,9 +108,9 @@ def load_state_dict(kept: Any, fresh: Any, where: str = "state", hint: Any = Non
 
 
 def _loaded(kept: Any, fresh: Any, hint: Any, where: str, has_settings: bool = False) -> Any:
-    """Return `kept` as one of the kinds that `hint` allows; without any, of the kind of `fresh`.
+    """Return `kept` as one of the kinds that `hint` allows, or without a hint as that of `fresh`.
 
-    An object that `has_settings` has them from the configuration.
+    If it `has_settings`, constructor arguments must equal those of the configuration.
     """
     options = _options(hint)
     if not options and fresh is not None:
@@ -128,7 +128,7 @@ def _loaded(kept: Any, fresh: Any, hint: Any, where: str, has_settings: bool = F
 
 
 def _loaded_as(hint: Any, kept: Any, fresh: Any, where: str, has_settings: bool) -> Any:
-    """Return `kept` as a value of the kind `hint`; BadCheckpoint if it is none."""
+    """Return `kept` as a value of the kind `hint`. Raise BadCheckpoint if it is of another kind."""
     kind: Any = get_origin(hint) or hint
 
     def require(is_good: bool, wanted: str = "") -> None:
@@ -178,7 +178,7 @@ def _loaded_as(hint: Any, kept: Any, fresh: Any, where: str, has_settings: bool)
             _loaded(item, items_before[at], hints[at], f"{where}[{at}]")
             for at, item in enumerate(kept)
         ]
-    if isinstance(fresh, kind) and hasattr(fresh, "clear"):  # it keeps its identity, and maxlen
+    if isinstance(fresh, kind) and hasattr(fresh, "clear"):  # keep its identity and maxlen
         add: Any = getattr(fresh, "extend", getattr(fresh, "update", None))
         fresh.clear()
         add(found)
@@ -224,9 +224,9 @@ def _loaded_object(kind: Any, kept: Any, fresh: Any, where: str, has_settings: b
 
 
 def _tensor(kept: Any, fresh: Any, where: str) -> Tensor:
-    """Compare shape and type with `fresh`; return a tensor that alone fills its memory.
+    """Return `kept` as a contiguous tensor. Raise BadCheckpoint unless it matches `fresh`.
 
-    In memory of another layout a kernel would write past the end.
+    No other tensor shares its storage. In another layout a kernel would write past its end.
     """
     if type(kept) is not Tensor:
         raise _differ(where, _described(fresh) if isinstance(fresh, Tensor) else "Tensor", kept)
@@ -251,11 +251,11 @@ def _tensor(kept: Any, fresh: Any, where: str) -> Tensor:
 def fit_parameters(
     part: Any, parameters: Mapping[str, Tensor], workers: Workers, where: str
 ) -> None:
-    """Compare what a loaded compressor or residual keeps by parameter with the `parameters`.
+    """Check what a loaded compressor or residual keeps by parameter against the `parameters`.
 
-    In place: names that differ only by wrappers become those of `parameters`, and tensors move to
-    their device. Raise BadCheckpoint for the name of no parameter, for another shape or type, for
-    values that are not finite, and for integers that are no ascending positions.
+    Changes `part` in place: names that differ only by wrappers are replaced, and tensors move to
+    the parameters' device. Raise BadCheckpoint for an unknown name, another shape or type, values
+    that are not finite, or integers that are not ascending positions.
     """
     is_residual = hasattr(part, "by_parameter")
     is_ours = is_residual or type(part).__module__.partition(".")[0] in OURS
@@ -268,7 +268,7 @@ def fit_parameters(
             for name in _names(key)
         }
         if not (is_ours or any(own.values())):
-            continue  # keys of another kind, of a part from elsewhere
+            continue  # a user's part with keys that are no parameter names
         for name, parameter in own.items():
             if parameter is None:
                 first = next(iter(parameters), "no parameter")
@@ -293,7 +293,7 @@ def fit_parameters(
 def _fitted(
     value: Any, part: Any, field: str, parameters: list[Tensor], workers: Workers, where: str
 ) -> Any:
-    """`value`, where the `parameters` are, after it was compared with what `part` keeps of them."""
+    """Return `value` on the device of the `parameters`, after a check against what `part` keeps."""
     if not isinstance(value, Tensor):
         inner = getattr(value, "_asdict", partial(_attributes, value))()
         for name, tensor in inner.items():
@@ -319,7 +319,7 @@ def _fitted(
 
 
 def require_alike(kept: Any, wanted: Tensor, where: str) -> None:
-    """Raise BadCheckpoint unless `kept` has the shape and type of `wanted`, and is finite."""
+    """Raise BadCheckpoint unless `kept` has the shape and type of `wanted` and is finite."""
     alike = isinstance(kept, Tensor) and (kept.shape, kept.dtype) == (wanted.shape, wanted.dtype)
     if not alike or kept.layout is not torch.strided:
         raise _differ(where, _described(wanted), kept)
@@ -328,7 +328,7 @@ def require_alike(kept: Any, wanted: Tensor, where: str) -> None:
 
 
 def _names(key: Any) -> tuple[str, ...]:
-    """The names of parameters that `key` consists of; none if it has anything else."""
+    """Return the parameter names in `key`, a string or a tuple of strings, or () if neither."""
     names = key if isinstance(key, tuple) else (key,)
     return names if all(isinstance(name, str) for name in names) else ()
 
@@ -338,7 +338,7 @@ def _without_wrappers(name: str) -> str:
 
 
 def _described(thing: Any) -> str:
-    """Name the kind of a value, and of a tensor its type and shape."""
+    """Return the class name of a value, or the type and shape of a tensor."""
     if isinstance(thing, Tensor):
         return f"{str(thing.dtype).removeprefix('torch.')} {list(thing.shape)}"
     return type(thing).__name__
@@ -351,7 +351,7 @@ def _differ(where: str, wanted: str, kept: Any) -> BadCheckpoint:
 
 
 def _is_object(value: Any) -> bool:
-    """Return True for an instance of a class written in Python, which is no container."""
+    """Return True for an instance of a Python class that is not a container or a tensor."""
     builtin = (type, ModuleType, Tensor, tuple, dict, *LISTS, np.ndarray, np.generic)
     is_python = type(value).__module__ not in sys.builtin_module_names
     return (
@@ -362,7 +362,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _attributes(thing: Any) -> dict[str, Any]:
-    """Return the attributes of an object that are state, from its dictionary and its slots."""
+    """Return the attributes of an object that are state, from its `__dict__` and its slots."""
     kind: Any = type(thing)
     slots = [name for base in kind.__mro__ for name in vars(base).get("__slots__", ())]
     held = {
@@ -380,7 +380,7 @@ def _attributes(thing: Any) -> dict[str, Any]:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Return the annotations of a class; none if one cannot be resolved."""
+    """Return the annotations of a class, or {} if one cannot be resolved."""
     try:
         return get_type_hints(kind)
     except (NameError, TypeError, AttributeError):
@@ -389,14 +389,14 @@ def _hints(kind: type) -> dict[str, Any]:
 
 @cache
 def _settings(kind: type) -> frozenset[str]:
-    """Return the attributes of a class that hold arguments of its constructor."""
+    """Return the names of attributes of a class that hold arguments of its constructor."""
     names = signature(kind.__init__).parameters  # type: ignore[misc]
     return frozenset(name for argument in names for name in (argument, f"_{argument}"))
 
 
 @cache
 def _derived(kind: type) -> frozenset[str]:
-    """Return the attributes of a class that are computed from the others."""
+    """Return the names of attributes of a class that are cached properties."""
     return frozenset(
         name for base in kind.__mro__ for name, member in vars(base).items()
         if isinstance(member, cached_property)
@@ -404,7 +404,7 @@ def _derived(kind: type) -> frozenset[str]:
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    """Return the kinds that an annotation allows; none if it allows all."""
+    """Return the kinds that an annotation allows, or () if it allows all."""
     if get_origin(hint) in (Union, UnionType):
         nested = [_options(option) for option in get_args(hint)]
         return tuple(kind for kinds in nested for kind in kinds) if all(nested) else ()

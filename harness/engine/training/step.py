@@ -1,7 +1,7 @@
-"""The exchange of one step after another: where each begins, and what it took.
+"""Begin and end of each step's exchange, and its measurements.
 
-Used by the training loop of a rank, and by the hooks of `gradnet.attach`, which find the begin and
-end of a step in a user's own model and optimizer.
+The training loop of a rank uses it, and so do the hooks of `gradnet.attach`, which detect the begin
+and end of a step in a user's model and optimizer.
 """
 
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ from harness.records import columns
 
 
 class Exchanging(Protocol):
-    """Exchange of a rank's gradients, as its steps use it."""
+    """Interface of a rank's gradient exchange, as a step uses it."""
 
-    workers: Any  # of the exchange, with a `world_size`
+    workers: Any  # workers of the exchange, with a `world_size`
 
     @property
     def reduction(self) -> Reduction: ...
@@ -32,32 +32,32 @@ class Exchanging(Protocol):
 
 
 class EndedStep(NamedTuple):
-    """A step whose gradients have been exchanged."""
+    """Measurements of a step whose gradients have been exchanged."""
 
-    seen: Observation  # for the controller's next choice
+    seen: Observation  # observation for the controller's next choice
     took: Exchanged
     end: float  # on the clock
 
 
 @dataclass
 class StepExchange:
-    """Begins and ends the exchange of each step on `clock`, in real seconds."""
+    """Begins and ends the exchange of each step. Times are real seconds on `clock`."""
 
     exchange: Exchanging
     clock: RankClock
     began: float | None = field(default=None, init=False)  # None between two exchanges
 
     def begin(self, began: float, release: Release | None = None) -> None:
-        """Begin the exchange of a step that began at `began`; paced by `release`, see Exchange."""
+        """Begin the exchange of a step that began at `began`. `release` paces it: see Exchange."""
         self.began = began
         self.exchange.begin(release)
 
     def drop(self) -> None:
-        """Forget the exchange that has ended: it was undone, so no controller observes it."""
+        """Forget the current exchange, which was undone. The controller does not observe it."""
         self.began = None
 
     def end(self, step: int) -> EndedStep:
-        """Sum up the exchange of `step` once backward has returned, and show it the controller."""
+        """End the exchange of `step` after backward, pass it to the controller, and return it."""
         assert self.began is not None
         took = self.exchange.finish()
         end, began, self.began = self.clock.now(), self.began, None

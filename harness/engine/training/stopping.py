@@ -1,4 +1,4 @@
-"""Where a run stops its clock: to evaluate, to save, and for good."""
+"""Schedule of evaluations and checkpoints, and the end of a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from harness.records.metrics import lower_is_better
 
 @dataclass(frozen=True)
 class StopSchedule:
-    """Numbers are of steps done."""
+    """When a run evaluates, saves and ends. All numbers count finished steps."""
 
     steps: int
     eval_every: int
@@ -28,7 +28,7 @@ class StopSchedule:
         return done == self.steps or done % self.eval_every == 0
 
     def ends(self, done: int, metrics: Mapping[str, float]) -> bool:
-        """True if the run is over after `done` steps, given the latest evaluation, if any."""
+        """Return True if the run ends after `done` steps. `metrics` may be empty."""
         if done == self.steps:
             return True
         value = metrics.get(self.metric)

@@ -1,8 +1,8 @@
-"""What a model is asked on a batch: scores, their loss, how good they are; and what it carries on.
+"""The learning task: scores of a model on a batch, loss, metrics, and recurrent state.
 
-A sample has one label, or a label at each word of a text: scores are [n, ..., classes] and labels
-[n, ...], and losses are means over labels, of which UNLABELLED are none. A single score, [n, 1],
-is a logit: yes or no.
+A sample has one label, or one label per word of a text. Scores are [n, ..., classes] and labels
+[n, ...]. Losses are means over all labels except UNLABELLED. A single score, [n, 1], is a logit of
+a yes-or-no question.
 """
 
 from collections.abc import Iterable
@@ -16,34 +16,34 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from harness.workloads.data.base import UNLABELLED, Batch, DataSet
 from harness.workloads.models.base import State
 
-COUNTED = 3  # right answers, loss, labels
+COUNTED = 3  # sums of every task: right answers, loss, labels
 
 
 @dataclass
 class RecurrentState:
-    """The state of a recurrent model from one batch to the next, by number of the micro-batch.
+    """State that a recurrent model carries from batch to batch, by number of the micro-batch.
 
-    Forgotten every `period` batches, where the text begins again. Other models leave it empty.
+    It is cleared every `period` batches, when the text starts again. Other models leave it empty.
     """
 
-    period: int | None = None  # None: never
-    done: int = 0  # batches that were before
+    period: int | None = None  # batches between resets; None means never
+    done: int = 0  # batches so far
     states: dict[int, State] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Before every batch."""
+        """Start a batch. Clear the state if the text starts again."""
         if self.period is not None and self.done % self.period == 0:
             self.states = {}
         self.done += 1
 
 
 class Judge(Protocol):
-    """Scores a model where its outputs alone do not suffice, by sums over samples."""
+    """Metric that needs more than a model's outputs, computed from sums over samples."""
 
-    size: int  # of the sums
+    size: int  # number of sums
 
     def sums(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Sums over a batch, float64 [size], to be added to those of other batches."""
+        """Return the sums of one batch, float64 [size]. They are added up over batches."""
         ...
 
     def quality(self, sums: Tensor) -> float: ...
@@ -51,24 +51,24 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """Classification of samples, or of the word that follows each word: `metric` says which."""
+    """Classification of samples, or of the next word after each word. `metric` decides which."""
 
-    metric: str  # accuracy | perplexity, or what a judge measures
+    metric: str  # accuracy | perplexity, or the judge's metric
     device: torch.device
     precision: str = "float32"  # float32 | bf16: of the forward pass
-    label_smoothing: float = 0.0  # share of a label that all classes have, in [0, 1)
+    label_smoothing: float = 0.0  # share of a label spread over all classes, in [0, 1)
     judge: Judge | None = None
 
     @classmethod
     def of(cls, data: DataSet, device: torch.device, precision: str) -> "Task":
-        """Build the task of a data set, with its label smoothing and its judge, if it has them."""
+        """Return the task of a data set, with its label smoothing and judge if it has them."""
         smoothing, judge = getattr(data, "label_smoothing", 0.0), getattr(data, "judge", None)
         return cls(data.metric, device, precision, smoothing, judge)
 
     def scores(
         self, model: nn.Module, inputs: Tensor, memory: RecurrentState | None = None, part: int = 0
     ) -> Tensor:
-        """A model that returns its state beside the scores is handed it with the next batch."""
+        """Return float32 scores of `inputs`. `memory` carries the state of micro-batch `part`."""
         inputs = inputs.to(self.device)
         state = memory.states.get(part) if memory else None
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
@@ -87,9 +87,9 @@ class Task:
         return cross_entropy(flat, labels, reduction=reduction, label_smoothing=smoothing)
 
     def tested(self, model: nn.Module, batches: Iterable[Batch]) -> Tensor:
-        """Over `batches`: right answers, loss, labels, and what a judge counts.
+        """Return sums over `batches`: right answers, loss, labels, and those of the judge.
 
-        float64 [3 + its size], to be added to those of others.
+        The result is float64 [3 + judge.size]. Ranks add theirs up.
         """
         judged = self.judge.size if self.judge else 0
         sums = torch.zeros(COUNTED + judged, dtype=torch.float64, device=self.device)
@@ -105,7 +105,7 @@ class Task:
         return sums
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """Metrics of an evaluation from the sums that `tested` returned, scores included."""
+        """Return the metrics of an evaluation from the sums that `tested` returned."""
         accuracy, loss = (sums[:2] / sums[2]).cpu()
         if self.judge:
             judged = {self.metric: self.judge.quality(sums[COUNTED:].cpu())}
@@ -115,5 +115,5 @@ class Task:
 
 
 def answers(scores: Tensor) -> Tensor:
-    """The class with the highest of `scores`, [..., classes]; of one score whether it is > 0."""
+    """Return the predicted classes of `scores`, [..., classes]. A single score means score > 0."""
     return scores.argmax(-1) if scores.shape[-1] > 1 else (scores[..., 0] > 0).long()

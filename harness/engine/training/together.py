@@ -1,4 +1,4 @@
-"""What all ranks of a run do at once: begin, stop their clocks, tell each other, go on."""
+"""Barriers over all ranks of a run: begin, stop the clocks, gather values, resume."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,32 +8,32 @@ from harness.clock import Clock
 
 
 class Together(Protocol):
-    """As one of them sees it; clocks are in real seconds. Here: one that waits for nobody."""
+    """One rank's barriers with all ranks, in real seconds. The defaults suit a single rank."""
 
     def begin(self) -> float:
-        """Wait for all: when the first step begins."""
+        """Wait for all ranks. Return the clock time at which the first step begins."""
         return 0.0
 
     def stop(self, arrived: float) -> None:
-        """Wait for all; the clock stands still at the time of the first that arrived."""
+        """Wait for all ranks. Stop the clock at the earliest `arrived` time."""
         return None
 
     def barrier_min(self, mine: float) -> float:
-        """Wait for all; the smallest of what they bring."""
+        """Wait for all ranks. Return the smallest of their values."""
         return mine
 
     def gather(self, mine: Any) -> list[Any]:
-        """Every rank's, by rank."""
+        """Return every rank's object, ordered by rank."""
         return [mine]
 
     def go_on(self, arrived: float) -> None:
-        """Once all are back; each at its own time, as far from the others as it was."""
+        """Wait for all ranks and resume the clock. Return when it reads `arrived`."""
         return None
 
 
 @dataclass
 class Machines:
-    """Ranks that are processes, of which the first of each machine keeps its clock."""
+    """Ranks that are processes. The first rank of each machine controls its clock."""
 
     clock: Clock
     barrier_min: Callable[[float], float]

@@ -1,4 +1,4 @@
-"""The training loop of one rank: gradients, exchange, update, records."""
+"""The training loop of one rank: compute, exchange, update, and record each step."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -17,21 +17,21 @@ from harness.engine.training.step import Exchanging, StepExchange
 from harness.records import columns
 from harness.records.run_directory import Step, Table
 
-UNSETTLED_STEPS = 2  # of a run: caches fill
-OVERRUN_SHARE = 0.01  # of its step: a bucket later than that was not paced
+UNSETTLED_STEPS = 2  # ignored at the begin of a run, while caches fill
+OVERRUN_SHARE = 0.01  # share of a step's time; more lateness is an overrun
 
 
 def at_once(time: float) -> float:
-    """Go on at the time given: nothing is to be waited for, and nobody to be told."""
+    """Return `time` unchanged: the default of hooks that add no delay."""
     return time
 
 
 @dataclass
 class Loop:
-    """The training of one rank: its `steps`, before which it has done `first`.
+    """The training loop of one rank. It runs `steps`, after `first` steps of an earlier run.
 
-    `rest` is after each of them, with what was seen last: whether the run ends there, or None where
-    it does not stop. `told` is when a step has ended.
+    `rest(done, last_observation)` runs after every step. It returns True to end the run, or None if
+    nothing was scheduled. `told(time)` runs when a step has ended.
     """
 
     rank: int
@@ -42,18 +42,18 @@ class Loop:
     exchange: Exchanging
     pace: Pace
     clock: RankClock
-    begin: Callable[[], float]  # wait for all: when the first step begins
+    begin: Callable[[], float]  # wait for all ranks; returns the time of the first step
     rest: Callable[[int, Observation], bool | None]
-    pull: Callable[[float], float] = at_once  # what a step needs from its begin: when it is there
+    pull: Callable[[float], float] = at_once  # fetch a step's inputs; returns the time they arrive
     stage_traffic: Callable[[], StageTraffic] = (
         StageTraffic  # of cuts of the model, since the last call
     )
-    round: Callable[[], Mapping[str, Any]] = dict  # of local steps: columns of the row
-    told: Callable[[float], float] = at_once  # a step has ended then: when the next one begins
-    alike: int = 1  # ranks from `rank` on that it stands for
+    round: Callable[[], Mapping[str, Any]] = dict  # extra columns of local steps
+    told: Callable[[float], float] = at_once  # called at a step's end; returns the next one's begin
+    alike: int = 1  # number of ranks it represents, from `rank` on
     waits: ProcessorWaits | None = None  # of this process, over packets
     overruns: int = field(default=0, init=False)  # steps that took longer than their pace
-    aside_bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # in no step's row
+    aside_bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # outside of steps
     seen: Observation = field(init=False)  # the last step
 
     def __post_init__(self) -> None:
@@ -61,11 +61,11 @@ class Loop:
 
     @property
     def loops(self) -> "list[Loop]":
-        """Loops of all threads of the rank, of which it has one."""
+        """The loops of all threads of the rank: here this one."""
         return [self]
 
     def run(self) -> int:
-        """Train; returns how many steps overran their pace. Goes on where it was left."""
+        """Train from the current step on. Return how many steps overran their pace."""
         exchanged, begin = StepExchange(self.exchange, self.clock), self.begin()
         for step in self.steps:
             began = self.pull(begin)
@@ -88,7 +88,7 @@ class Loop:
     def _record(
         self, seen: Observation, loss: float, crossed: StageTraffic, late_s: float, waited_s: float
     ) -> None:
-        """Append a step to the table; `late_s` and `waited_s` are real seconds."""
+        """Append a row for one step to the table. `late_s` and `waited_s` are real seconds."""
         self.seen, controller = seen, self.exchange.reduction.controller
         row = recorded(seen, self.rank, loss, self.gradients.course.samples, controller)
         row = crossed.added_to(row, self.clock.dilation)
@@ -99,12 +99,15 @@ class Loop:
         self.table.append_alike(row, range(self.rank, self.rank + self.alike))
 
     def close(self) -> None:
-        """End the threads of the exchange, and then of the gradients."""
+        """End the threads of the exchange, and then those of the gradients."""
         self.exchange.close()
         self.gradients.close()
 
     def _rests(self) -> bool:
-        """Rest, and tell if the run ends; what crosses cuts meanwhile belongs to no step."""
+        """Evaluate or save if scheduled. Return True if the run ends.
+
+        Activation traffic during a rest is counted separately, because it belongs to no step.
+        """
         ends = self.rest(self.done, self.seen)
         if ends is not None:
             crossed = self.stage_traffic()
@@ -118,7 +121,7 @@ class Loop:
 def recorded(
     seen: Observation, rank: int, loss: float, samples: int, controller: Controller
 ) -> Step:
-    """The row of steps.csv that tells what `rank` saw of a step."""
+    """Return the row of steps.csv for one step, as `rank` observed it."""
     return Step(
         **columns.values(seen, Observation),
         rank=rank,

@@ -1,9 +1,8 @@
-"""What compressions at several densities would keep of gradients and activations, over the steps.
+"""Measurements of what compression at several densities would keep, over the steps of a run.
 
-Looks and changes nothing: thresholds of the magnitudes of what a compressor takes of a parameter,
-its gradient and with error feedback the residual; and of the rows of activations before a cut,
-whether or not they are compressed there; beside them the thresholds that a Laplace fit gives; and
-histograms of these activations.
+It only reads. It records thresholds of the magnitudes of two kinds of tensors: gradients of a
+parameter, with the residual under error feedback, and the rows of activations before a cut. A
+second threshold comes from a Laplace fit. It also records histograms of these activations.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,14 +26,14 @@ LAPLACE = ThresholdTopK("laplace")
 
 @dataclass
 class Watching:
-    """A watch of one rank's model, or stage, which adds rows to two tables of the run."""
+    """The watch of one rank's model or stage. It appends to watched.csv and histograms.csv."""
 
     watch: Watch
     run_dir: Path
     rank: int
-    accumulate: int  # micro-batches of a step
+    accumulate: int  # micro-batches per step
     first: int  # step
-    looks: Callable[[], bool]  # whether it is this rank that computes with the model
+    looks: Callable[[], bool]  # True while this rank computes with the model
     _tables: dict[str, Table] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -44,17 +43,18 @@ class Watching:
                 self._tables[name].header()
 
     def of(self, before_cuts: Mapping[int, nn.Module]) -> None:
-        """Look at activations from now on: of layers, by cut, before what else looks there.
+        """Watch the outputs of the layers before the cuts, keyed by cut number, from now on.
 
-        Where ranks share a model, each looks while it computes.
+        The hook runs before all other hooks. If ranks share a model, each watches only its own
+        passes.
         """
         for number, layer in before_cuts.items():
             layer.register_forward_hook(self._activations(f"cut{number}"), prepend=True)
 
     def gradients(self, step: int, laid: BucketBuffers, residual: Tensor | None) -> None:
-        """Look at the parameters in a bucket as a compressor is about to take them.
+        """Record the watched parameters in a bucket, just before it is compressed.
 
-        `residual`, [n], is what will be added to them; None: nothing.
+        `residual`, [n], will be added to the gradient. It is None without error feedback.
         """
         if step % self.watch.every:
             return
@@ -83,7 +83,7 @@ class Watching:
         return look
 
     def _tell(self, step: int, name: str, thresholds: list[float], of: Tensor) -> None:
-        """A row for each density, with what a fit of all entries `of`, [n], gives for it."""
+        """Append one row per density, with the threshold and that of a Laplace fit to `of`, [n]."""
         pairs = zip(self.watch.densities, thresholds, strict=True)
         rows = [
             Watched(step, self.rank, name, density, value, LAPLACE.threshold(of, density))
@@ -104,14 +104,14 @@ class Watching:
 
 @dataclass
 class Counted:
-    """Micro-batches that have been seen."""
+    """Counter of micro-batches."""
 
     accumulate: int
     first: int  # step
     seen: int = field(default=0, init=False)
 
     def next(self) -> tuple[int, bool]:
-        """The step of another one, and whether it is the step's last."""
+        """Count a micro-batch. Return its step and whether it is the last of that step."""
         self.seen += 1
         done, left = divmod(self.seen, self.accumulate)
         return self.first + done - (left == 0), left == 0

@@ -1,4 +1,4 @@
-"""What each rank executes: builds the run from its directory, trains, writes, leaves in order."""
+"""Main function of a rank's process: build the run, train, report, and shut down in order."""
 
 import gc
 import os
@@ -45,21 +45,21 @@ class LocalRanks(NamedTuple):
     local_world_size: int
 
     def local_rank(self, rank: int) -> int:
-        """The number of `rank` among the ranks of this machine."""
+        """Return the index of `rank` among the ranks of this machine."""
         return rank - self.first_rank
 
 
 def main(
     run_dir: Path, run: Run, clock: Clock, exchange_timeout_s: float, local: LocalRanks
 ) -> None:
-    """Run this rank, as torchrun's environment names it; never returns normally after a failure.
+    """Run the rank that torchrun's environment names. After a failure the process exits with 1.
 
-    The file of events is opened first: a rank that has run out of descriptors can still report.
+    The events file is opened first, so that a rank without free descriptors can still report.
     """
     rank = int(os.environ["RANK"])
     setproctitle(f"harness: worker rank {rank}")
     if run.emulation.prefers_ranks:
-        os.setsid()  # the kernel then gives each rank a share of its own
+        os.setsid()  # a session of its own gets its own share of the CPU
     log_to(run_dir / "logs" / f"rank{rank}.log")
     events = Events(run_dir)
     try:
@@ -78,11 +78,11 @@ def main(
         try:
             report(events, run, rank, error)
         finally:  # also on a full disk
-            os._exit(1)  # finalization would keep the sockets open and the peers waiting
+            os._exit(1)  # a normal exit would keep the sockets open and the peers waiting
 
 
 def finished(events: Events, clock: Clock, rank: int, done: Any, drifted: bool = False) -> None:
-    """All that this rank had to do, and what came of it."""
+    """Append the rank's final event: its steps, overruns, and whether the weights `drifted`."""
     told = {"steps": done.done, "aside_bytes": done.aside_bytes}
     told |= {"overruns": done.overruns, "drifted": drifted}
     events.append("rank_finished", clock.time_s(), rank=rank, **told)
@@ -96,7 +96,7 @@ def build_rank(
     local: LocalRanks,
     timeout: timedelta,
 ) -> tuple[Loop, list[dist.ProcessGroup]]:
-    """This rank's loop, and its groups: first of those that it shares gradients with."""
+    """Return this rank's loop and its process groups. The first group exchanges gradients."""
     mesh = meshed(run.parallel.ranks, timeout)
     across, along = mesh.get_group(ACROSS), mesh.get_group(ALONG)
     rank, workers = dist.get_rank(), Workers(across, device)
@@ -121,18 +121,18 @@ def build_rank(
     loop = build_loop(run, context)
     loop.told = CollectivesTable(run_dir, rank, workers, clock).write
     loop.waits = ProcessorWaits()
-    if run.parallel.is_charged:  # others send while they compute
+    if run.parallel.is_charged:  # other ranks may send while they compute
         workers.processor_waits = loop.waits
     return loop, groups
 
 
 def to_rank(group: dist.ProcessGroup, peer: int, device: torch.device) -> GroupChannel:
-    """Connect to rank `peer` of a group of all."""
+    """Return a channel to rank `peer` of a group of all ranks."""
     return GroupChannel(group, peer, f"rank {peer}", device)
 
 
 def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:
-    """Threads first, then peers, then objects, then groups: any other order was seen to abort."""
+    """End threads, then meet all peers, then free objects, then groups. Other orders can abort."""
     loop.close()
     dist.barrier()
     vars(loop).clear()
@@ -143,7 +143,7 @@ def leave(loop: Loop, groups: list[dist.ProcessGroup]) -> None:
 
 
 def barrier_min(mine: float) -> float:
-    """Wait for all ranks; the smallest of what they bring."""
+    """Wait for all ranks. Return the smallest of their values."""
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
     smallest = torch.tensor(mine, dtype=torch.float64, device=device)
     dist.all_reduce(smallest, op=dist.ReduceOp.MIN)
@@ -151,14 +151,14 @@ def barrier_min(mine: float) -> float:
 
 
 def gather(mine: Any) -> list[Any]:
-    """Gather every rank's object, by rank."""
+    """Return every rank's object, ordered by rank."""
     everyone: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, mine)
     return everyone
 
 
 def _device(run: Run, rank: int, local: LocalRanks) -> torch.device:
-    """A GPU for every rank of this machine, shared if the backend lets them, or the CPU."""
+    """Return the CPU, or this rank's GPU. Ranks share a GPU if there are more ranks than GPUs."""
     if run.device_type(local.local_world_size) == "cpu":
         return torch.device("cpu")
     device = torch.device("cuda", local.local_rank(rank) % torch.cuda.device_count())
@@ -167,7 +167,7 @@ def _device(run: Run, rank: int, local: LocalRanks) -> torch.device:
 
 
 def _drifted(gradients: Gradients, group: dist.ProcessGroup) -> bool:
-    """True if the weights of the group's ranks differ, against the promise of every reduction."""
+    """Return True if weights differ between the group's ranks: reductions must prevent it."""
     if not isinstance(gradients, Trained):
         return False
     total = checksum(gradients)
@@ -177,7 +177,7 @@ def _drifted(gradients: Gradients, group: dist.ProcessGroup) -> bool:
 
 
 def checksum(gradients: Gradients) -> int:
-    """Checksum of the bits of the weights that ranks have in common; 0 where none are trained."""
+    """Return a checksum of the weights' bits that all ranks share, or 0 if nothing is trained."""
     if not isinstance(gradients, Trained):
         return 0
     return sum(
@@ -187,7 +187,7 @@ def checksum(gradients: Gradients) -> int:
 
 
 def log_to(path: Path) -> None:
-    """Send this process's output to `path`, at the level of file descriptors."""
+    """Redirect this process's stdout and stderr to the file `path`, as file descriptors."""
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -206,7 +206,7 @@ def report(events: Events, run: Run, rank: int, error: BaseException) -> None:
         "rank_failed",
         rank=rank,
         error=in_a_line(error, run),
-        peer=peer,  # a consequence of another rank's end
+        peer=peer,  # True if another rank's end caused it
         waits_for=next((c.rank for c in chain if isinstance(c, PeerLost)), None),
         traceback=traceback_of(error),
         monotonic=time.monotonic(),
