@@ -1,1 +1,1 @@
-"""The commands of `gradnet` and `python -m harness`."""
+"""Commands of `gradnet` and `python -m harness`, one module each."""

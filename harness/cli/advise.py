@@ -1,9 +1,9 @@
-"""Which compressor, under which controller, reaches a target soonest on a network like mine?
+"""Command `advise`: find the compressor and controller that reach a target soonest.
 
 advise target.value=0.9 [profile=NAME] [model=NAME] [KEY=VALUE ...] [--exhaustive]
 
-A plan leaves a short list of all that fits the workload, a race in virtual time drops who is
-clearly behind, the finalists run over packets. The same command goes on where it was stopped.
+A plan makes a short list of the methods that fit the workload. A race in virtual time drops the
+slow ones, and the finalists run over packets. The same command continues where it was stopped.
 """
 
 from pathlib import Path
@@ -16,14 +16,14 @@ from harness.cli.arguments import Arguments
 from harness.reporting.report import report
 from harness.validation import check_folder
 
-OTHER_SEEDS = 10  # the first of those that regret is judged by: none that an answer was found with
-PAIRS = 6  # seeds of a race: the fewest whose signs alone can tell a difference at 5 %
+OTHER_SEEDS = 10  # first seed of the regret; the race uses smaller ones
+PAIRS = 6  # seeds of a race: the fewest with which a sign test can reach 5 %
 
 
 def main(given: Arguments) -> int:
-    """Perform all stages and print the answer; return 1 if no method reaches the target.
+    """Run all stages and print the answer; return 1 if no method reaches the target, else 0.
 
-    Raises BadSetting before anything starts.
+    Raise BadSetting before anything starts.
     """
     pairs = given.number("--pairs", PAIRS, 2, OTHER_SEEDS)
     about = question(given.overrides)
@@ -54,7 +54,7 @@ def run_folder(about: Question) -> Path:
 
 
 def _regret(about: Question, plans: Plans, found: Advice, pairs: int) -> list[str]:
-    """Run all candidates with other seeds, and say what the best of them would have saved."""
+    """Run all candidates with other seeds; return a line on the time the best would have saved."""
     if found.first is None:
         return []
     every = [plans.dense.composition, *plans.every]

@@ -1,4 +1,4 @@
-"""The grammar of every command: words, KEY=VALUE overrides as of a run, and a few flags."""
+"""Parser of all commands: words, KEY=VALUE overrides and flags."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,25 +6,28 @@ from typing import NamedTuple
 from harness.cli.commands import CommandHelp
 from harness.config.typed import BadSetting
 
-MULTIRUN = ("-m", "--multirun")  # beside overrides: one run for each of several values
+MULTIRUN = ("-m", "--multirun")  # with overrides: one run for each of several values
 
 
 class Arguments(NamedTuple):
-    """Arguments of one command line, apart by kind; a flag without a value has ""."""
+    """Arguments of one command line, sorted by kind. A flag without a value has ""."""
 
     words: list[str]
     overrides: list[str]  # KEY=VALUE, and -m
     flags: dict[str, str]
 
     def number(self, flag: str, default: int, least: int, most: int) -> int:
-        """Return the whole number that a flag has; BadSetting unless it is in [least, most]."""
+        """Return a flag's whole number. Raise BadSetting unless it is in [least, most]."""
         text = self.flags.get(flag, str(default))
         if not (text.isdecimal() and least <= int(text) <= most):
             raise BadSetting(f"{flag} must be a whole number in [{least}, {most}], got {text!r}")
         return int(text)
 
     def choice(self, flag: str, choices: Sequence[str]) -> str | None:
-        """Return the value of a flag, None if it is not given; BadSetting for no choice."""
+        """Return a flag's value, None if it is not given.
+
+        Raise BadSetting if it is not in `choices`.
+        """
         value = self.flags.get(flag)
         if value is not None and value not in choices:
             raise BadSetting(f"{flag} must be one of {', '.join(choices)}, got {value!r}")
@@ -32,10 +35,10 @@ class Arguments(NamedTuple):
 
 
 def parse(arguments: Sequence[str], command: CommandHelp) -> Arguments:
-    """Take a command line apart by what `command` takes.
+    """Sort `arguments` into the words, overrides and flags that `command` accepts.
 
-    A command without overrides takes KEY=VALUE as a word. Raises BadSetting for any other
-    argument, and for a word that is missing.
+    For a command without overrides KEY=VALUE is a word. Raise BadSetting for any other argument,
+    and for a missing word.
     """
     words, overrides = command.words, command.overrides
     known = dict(flag.partition(" ")[::2] for flag in command.flags)
@@ -69,7 +72,7 @@ def parse(arguments: Sequence[str], command: CommandHelp) -> Arguments:
 
 
 def usage(name: str, command: CommandHelp) -> str:
-    """Return what `--help` shows of a command."""
+    """Return the text that `--help` prints for a command."""
     takes = " ".join(filter(None, [command.words, "[KEY=VALUE ...]" * command.overrides]))
     width = max(map(len, command.flags), default=0)
     flags = [f"  {flag:{width}}  {said}" for flag, said in command.flags.items()]

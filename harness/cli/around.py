@@ -24,7 +24,7 @@ PROGRAM = "harness.around.supervise"
 
 
 class Echo:
-    """Printer of what the command writes on node 0."""
+    """Printer of the output that the command writes on node 0."""
 
     def __init__(self, run_dir: Path) -> None:
         self._log, self._offset = Nodes.log(run_dir, 0), 0
@@ -53,9 +53,9 @@ class Echo:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command over shaped links; return 1 if a run failed, 3 for one that is not valid.
+    """Run a command over shaped links; return 1 if a run failed, 3 if one is not valid, else 0.
 
-    Raises BadSetting before anything starts.
+    Raise BadSetting before anything starts.
     """
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--help" in before:

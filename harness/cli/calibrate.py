@@ -1,11 +1,11 @@
-"""`doctor --calibrate` fits virtual time to this machine: a new choice of `network`.
+"""Command `doctor --calibrate`: fit virtual time to this machine, as a choice of `network`.
 
-Collectives run on real shaped links of several rates, alone and as buckets in a row, transfers over
-long ways where the kernel has netem, compressors on one core; what is measured takes longer on a
-busy machine, and less well. Then `network=calibrated` is this machine.
+It measures collectives on real shaped links of several rates (alone and as buckets in a row),
+transfers over long links if the kernel has netem, and compressors on one core. A busy machine
+measures longer times with larger errors. The result is used by `network=calibrated`.
 
-With `--testbed ROWS.csv`, rows that others measured, nothing is measured here: constants of every
-testbed that takes rows of it are fitted to its at most four inputs, and the others are predicted.
+With `--testbed ROWS.csv`, rows that others measured, it measures nothing. It fits the constants of
+each testbed to at most four of its rows, the inputs, and predicts the others.
 """
 
 import os
@@ -28,8 +28,8 @@ from harness.fidelity.bench import bench_files, load_bench
 from harness.fidelity.measurement import BadMeasurement, read
 
 PARTS = ("links", "windows", "compression")
-WIDTH = 200  # of what is printed of rows
-BUSY = 1.0  # load average beyond which a warning is due
+WIDTH = 200  # columns of printed tables
+BUSY = 1.0  # load average above which we warn
 
 
 def main(given: Arguments) -> int:
@@ -83,7 +83,10 @@ def _device(kind: str, name: str, force: bool) -> int:
 
 
 def _testbeds(path: Path, force: bool) -> int:
-    """Fit, print what is left; with `force`, keep constants in the testbeds' files."""
+    """Fit testbeds and print their errors; with `force` write the constants to their files.
+
+    Return 1 with a printed message if a file cannot be read, else 0.
+    """
     try:
         rows = read(path)
         for file in bench_files():
@@ -119,7 +122,7 @@ def _links() -> fit.Links:
 
 
 def _windows() -> windows.TcpWindows | None:
-    """Windows of a connection; None, said so, where no packet can be delayed."""
+    """Measure and fit TCP windows; print a note and return None if the kernel has no netem."""
     if not impairments.available():
         print("no netem in this kernel: windows and slow start are not measured", file=sys.stderr)
         return None

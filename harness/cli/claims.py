@@ -1,6 +1,6 @@
-"""Judge the papers' claims by runs: `study claims [FOLDER] [--paper NAME]`.
+"""Command `study claims [FOLDER] [--paper NAME]`: judge the papers' claims by runs.
 
-FOLDER is as for `harness.report`. Published numbers stand beside measured ones below the verdicts.
+FOLDER is as for `harness.report`. Published and measured numbers follow below the verdicts.
 """
 
 import sys
@@ -18,7 +18,7 @@ from harness.reporting.analysis import load, metrics, terminal
 from harness.reporting.claims import Claim, counted, judge, lines, papers, split
 from harness.reporting.claims.published import side_by_side
 
-WIDTH = 160  # where the output is no terminal
+WIDTH = 160  # columns of output that is not a terminal
 COLUMNS = ("id", "by", "claim", "packets", "virtual", "measured", "because", "p")
 
 
@@ -31,9 +31,9 @@ COMMAND = CommandHelp(
 
 
 def main(given: Arguments) -> int:
-    """Print verdicts and published numbers; the exit status.
+    """Print verdicts and published numbers; return the exit status.
 
-    2 where there are no runs, 1 where runs are left out as damaged, which are named, else 0.
+    It is 2 if there are no runs, 1 if damaged runs were left out (their names are printed), else 0.
     """
     names = [paper.name for paper in papers()]
     asked, folder = given.choice("--paper", names), Path((given.words or ["results"])[0])

@@ -1,8 +1,8 @@
-"""Removes what dead runs left behind: `doctor --clean [--dry-run]`.
+"""Command `doctor --clean [--dry-run]`: remove what dead runs left behind.
 
-Runs in namespaces leave nothing. Left may be a real interface still shaped (network=host), when
-both the run and its watchdog were killed, and folders of temporary files. What a live run owns
-stays. Exit status 1 when something could not be put back.
+Runs in namespaces leave nothing. If a run and its watchdog were both killed, a real interface may
+still be shaped (network=host), and temporary files may remain. Anything a live run uses is kept.
+The exit status is 1 if something could not be restored.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from harness.records.status import temporary
 
 
 def main(given: Arguments) -> int:
-    """Print what was removed, or would be; return 1 if something could not be restored."""
+    """Print what was removed, or would be; return 1 if something could not be restored, else 0."""
     dry_run = "--dry-run" in given.flags
     ledgers = Path(given.flags.get("--ledger", ledger.FOLDER))
     verb = "would remove" if dry_run else "removed"
@@ -39,11 +39,11 @@ def main(given: Arguments) -> int:
 
 
 def _dead(results: Path) -> Iterator[Path]:
-    """Run directories with temporary files that no process uses any more."""
+    """Yield the run directories with temporary files that no process uses any more."""
     for place in ("*/*", "*/.machines/*"):
         for file in sorted(results.glob(f"{place}/status.json")):
             run_dir = file.parent
             dead = status.state(run_dir) in status.FINAL and holder(directory_lock(run_dir)) is None
             there = temporary(run_dir).is_dir() and not temporary(run_dir).is_symlink()
-            if there and dead:  # on no other machine either
+            if there and dead:  # the lock also covers other machines
                 yield run_dir

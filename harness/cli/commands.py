@@ -1,15 +1,15 @@
-"""The commands, and what each takes: the table by which `main` parses and `--help` answers."""
+"""Table of the commands and their arguments, for the parser in `main` and for `--help`."""
 
 from typing import NamedTuple
 
 
 class CommandHelp(NamedTuple):
-    """A module of this package, called by its name: what it does, and the arguments it takes."""
+    """Description of one command, which is the module of this package with its name."""
 
     about: str
-    flags: dict[str, str] = {}  # what each does, by `--flag [VALUE]`
-    words: str = ""  # what else it takes, one word each; [WORD] may be left out
-    overrides: bool = True  # KEY=VALUE, as of a run
+    flags: dict[str, str] = {}  # description by `--flag [VALUE]`
+    words: str = ""  # names of its positional words; [WORD] is optional
+    overrides: bool = True  # True: accepts KEY=VALUE like a run
 
 
 COMMANDS = {
@@ -65,4 +65,4 @@ COMMANDS = {
     ),
     "study": CommandHelp("For maintainers: study reproduce | claims | fidelity | reference ..."),
 }
-WITH_OWN_ARGUMENTS = ("run", "quickstart", "around", "study")  # which parse their own
+WITH_OWN_ARGUMENTS = ("run", "quickstart", "around", "study")  # these parse their own arguments

@@ -1,15 +1,20 @@
-"""`gradnet --completion bash|zsh|fish`: a script by which a shell completes a command line.
+"""Shell completion: `gradnet --completion bash|zsh|fish` prints a script.
 
-It contains the commands, options, groups, choices and keys of conf/ as they are now.
+The script contains the current commands, options, groups, choices and keys of conf/.
 """
 
 from harness.config import parts, search_path
 from harness.config.typed import require
 
 OPTIONS = ("--help", "--version", "--cfg", "--config-dir", "--studies", "--completion", "-m")
-WITHOUT_KEYS = ("experiment", "method", "scale", "workload")  # groups that set those of others
-NOT_COMPLETED = ("hydra", "folder", "comparison", "seeds")  # keys that no command line sets
-SHELLS = {  # VALUES stands for words GROUP=CHOICE, KEYS for SECTION.KEY=, NAMES for all others
+WITHOUT_KEYS = (
+    "experiment",
+    "method",
+    "scale",
+    "workload",
+)  # groups whose choices set keys of other groups
+NOT_COMPLETED = ("hydra", "folder", "comparison", "seeds")  # keys that command lines do not set
+SHELLS = {  # VALUES: words GROUP=CHOICE; KEYS: SECTION.KEY=; NAMES: all others
     "bash": """\
 _gradnet() {
   local word=${COMP_LINE:0:COMP_POINT} words="NAMES"
@@ -47,7 +52,7 @@ complete -c gradnet -f -a '(__gradnet_words)'
 
 
 def script(shell: str, commands: tuple[str, ...]) -> str:
-    """Return the completion script of `shell`; BadSetting for a shell without one."""
+    """Return the completion script of `shell`. Raise BadSetting if there is none for it."""
     require(shell in SHELLS, "--completion", shell, f"one of {', '.join(SHELLS)}")
     groups = {group: search_path.choices(group) for group in search_path.groups()}
     keys = {key for key in search_path.keys() if key.split(".")[0] not in NOT_COMPLETED}

@@ -1,4 +1,4 @@
-"""`doctor --contract GROUP=CHOICE [GROUP.KEY=VALUE]`: try parts by the laws of their kind.
+"""Command `doctor --contract GROUP=CHOICE [GROUP.KEY=VALUE]`: test parts by their kind's laws.
 
 The groups are compressor, controller, profile and activations.
 """
@@ -22,7 +22,10 @@ LAWS: dict[str, tuple[Law, ...]] = {
 
 
 def main(overrides: list[str]) -> int:
-    """Print a line for each law of each named part; return 1 if one does not hold."""
+    """Print a line for each law of each named part; return 1 if one is broken, else 0.
+
+    Raise BadSetting if `overrides` name no part.
+    """
     groups = [group for group in LAWS if any(_group(override) == group for override in overrides)]
     if not groups:
         raise BadSetting(f"name a part by {', '.join(f'{group}=CHOICE' for group in LAWS)}")
@@ -31,14 +34,14 @@ def main(overrides: list[str]) -> int:
 
 
 def _tried(group: str, overrides: Sequence[str]) -> Iterator[bool]:
-    """Try the part of `group` by every law, print results, and yield whether each was broken."""
+    """Test the part of `group` by each law, print the result, and yield True if it is broken."""
 
     @cache
     def built(*more: str) -> Any:
         return composed([*overrides, *more])[0].build(group)
 
     def make(*more: str) -> Any:
-        return deepcopy(built(*more))  # which threads may do beside each other
+        return deepcopy(built(*more))  # threads may copy at the same time, but not build
 
     part = make()
     print(f"{group} {type(part).__module__}.{type(part).__qualname__}")

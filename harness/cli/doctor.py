@@ -1,4 +1,4 @@
-"""`doctor [KEY=VALUE ...]`: say what this machine can emulate, and change it with a flag."""
+"""Command `doctor [KEY=VALUE ...]`: report what this machine can emulate; flags change it."""
 
 import shlex
 import sys
@@ -17,7 +17,10 @@ from harness.doctor.show import Groups, as_json, show, verdict
 
 
 def main(given: Arguments) -> int:
-    """Print findings on this machine; return 0 if the runs that the overrides give can run here."""
+    """Print findings on this machine; return 0 if the runs of the overrides can run here, else 1.
+
+    Raise BadSetting for bad overrides. Some flags call another command of `doctor` instead.
+    """
     if "--contract" in given.flags:
         return contract.main(given.overrides)
     for flag in ("--clean", "--calibrate"):
@@ -26,7 +29,7 @@ def main(given: Arguments) -> int:
     if "--clean" in given.flags:
         return clean.main(given)
     if "--calibrate" in given.flags:
-        from harness.cli import calibrate  # torch
+        from harness.cli import calibrate  # imports torch
 
         return calibrate.main(given)
     command = shlex.join(["python", "-m", "harness", *given.overrides])
@@ -43,7 +46,7 @@ def main(given: Arguments) -> int:
 
 
 def examine(settings: Sequence[Settings]) -> Groups:
-    """All findings, by group, about this machine and these runs."""
+    """Return all findings on this machine and on runs of these settings, by group."""
     runs, refused = _built(settings)
     shaped = [each for each in runs if not each.run.network.in_process]
     enclosed = bool(shaped) or not runs
@@ -81,7 +84,7 @@ def examine(settings: Sequence[Settings]) -> Groups:
 
 
 def _built(settings: Sequence[Settings]) -> tuple[list[Composition], list[Finding]]:
-    """The runs that can be, and a finding for each different reason of those that cannot."""
+    """Return the runs that can be built, and one finding per different reason of the others."""
     runs, refused = [], []
     for one in settings:
         try:

@@ -1,4 +1,4 @@
-"""`draw=true`: what the links of a run will be like, drawn before any run starts."""
+"""Setting `draw=true`: figure and table of a run's links over time, without starting the run."""
 
 import math
 from pathlib import Path
@@ -13,15 +13,16 @@ from harness.reporting.figures.conditions import NodeConditions, conditions, nam
 from harness.reporting.figures.theme import image
 from profiles.base import Profile
 
-USUAL_S = 600.0  # emulated seconds, where draw=true
-MOST_LOOKS = 3000  # more than a figure has pixels
-TICK_S = 0.1  # the network looks at a profile no more often
+USUAL_S = 600.0  # emulated seconds with draw=true
+MOST_LOOKS = 3000  # samples: more than a figure has pixels
+TICK_S = 0.1  # the network reads a profile no more often
 
 
 def draw(settings: Settings) -> None:
     """Write RESULTS/draw_PROFILE.png, and print its path and a table of rates and delays.
 
-    Raises BadSetting for a profile that does not fit the nodes, CannotWrite for the folder.
+    Raise BadSetting if the profile does not fit the nodes, CannotWrite if the folder is not
+    writable.
     """
     run = settings.run()
     constraints.check(run, "workers_per_node", "profile")
@@ -36,7 +37,7 @@ def draw(settings: Settings) -> None:
 
 
 def looks_s(seconds: float) -> np.ndarray:
-    """Times to look at a profile, from 0 to `seconds`."""
+    """Return the times at which to sample a profile, from 0 to `seconds`."""
     return np.linspace(0, seconds, 1 + min(MOST_LOOKS, math.ceil(seconds / TICK_S)))
 
 
@@ -52,7 +53,7 @@ def look(profile: Profile, nodes: int, times_s: np.ndarray) -> list[NodeConditio
 
 
 def table(seen: list[NodeConditions], most_flows: int) -> str:
-    """Lowest, mean and highest rate, and the most of the rest, a line per group of nodes."""
+    """Return a text table: rates and largest delay, loss and flows, one line per group of nodes."""
     head = ("", "lowest", "mean", "highest Mbit/s", "delay ms", "loss %", "flows")
     rows: list[tuple[str, ...]] = [head]
     for each in seen:

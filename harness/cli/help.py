@@ -1,6 +1,6 @@
-"""What `--help` shows: the groups and keys of a run in one screen, or one of them in full.
+"""Text of `--help`: groups and keys of a run on one screen, or one of them in full.
 
-What it says of a group, a key or a choice is the comment that stands beside it in conf/.
+Groups, keys and choices are described by the comments beside them in conf/.
 """
 
 import re
@@ -29,7 +29,7 @@ NOT_OF_A_RUN = ("folder", "comparison", "seeds", "hydra")
 
 
 class HelpEntry(NamedTuple):
-    """A name, its value where it has one, and what it is."""
+    """One line of help: a name, its default value or "", and its description."""
 
     name: str
     value: str
@@ -37,29 +37,29 @@ class HelpEntry(NamedTuple):
 
 
 def shown(name: str | None) -> str:
-    """Help on `name`, or on everything. BadSetting: nothing is called so."""
+    """Return the help on `name`, or on everything if None. Raise BadSetting for an unknown name."""
     return "\n".join(_all() if name is None else _one(name))
 
 
 def of_groups() -> list[HelpEntry]:
-    """The groups of a run, each with the choice that is the default."""
+    """Return an entry per group of a run, with its default choice as value."""
     found = filter(None, map(GROUP.fullmatch, _config()[0].splitlines()[1:]))
     return [HelpEntry(m["name"] or m["other"], m["choice"] or "", m["about"]) for m in found]
 
 
 def of_keys() -> list[HelpEntry]:
-    """The keys of a run that belong to no group; a section is told by the keys in it."""
+    """Return the keys of a run outside of groups; a section is described by its keys."""
     return [line for line, _ in _blocks(_config()[1]) if line.name not in NOT_OF_A_RUN]
 
 
 def of_sections() -> dict[str, list[HelpEntry]]:
-    """The keys of every section of a run that is no choice of a group."""
+    """Return the keys of each section of a run that is not a group."""
     found = [(line.name, inner) for line, inner in _blocks(_config()[1]) if inner]
     return {name: [line for line, _ in _blocks(inner)] for name, inner in found}
 
 
 def of_choices(group: str) -> list[HelpEntry]:
-    """The choices of a group, and what each is."""
+    """Return the choices of a group with their descriptions."""
     return [HelpEntry(name, "", _about(file)) for name, file in choices(group).items()]
 
 
@@ -74,7 +74,7 @@ def _one(name: str) -> Iterator[str]:
     keys = {line.name: line for line in of_keys()}
     keys |= {f"{name}.{line.name}": line for name in sections for line in sections[name]}
     if name == "constraints":
-        from harness import constraints  # torch: not before it is needed
+        from harness import constraints  # imports torch, so only on demand
 
         yield from constraints.reference()
     elif choice in files:
@@ -95,13 +95,13 @@ def _one(name: str) -> Iterator[str]:
 
 
 def _config() -> tuple[str, str]:
-    """The groups and the keys of conf/config.yaml, as they are written there."""
+    """Return the text of conf/config.yaml in two parts: the groups, and the keys."""
     head, _, keys = (CONF / "config.yaml").read_text().partition("\n\n")
     return head, keys
 
 
 def _blocks(text: str) -> Iterator[tuple[HelpEntry, str]]:
-    """Every key that is not indented, and the lines that are below it, as if they were not."""
+    """Yield each top-level key of `text`, and the lines indented below it, dedented."""
     for block in re.split(r"(?m)^(?=\w)", text):
         first, _, inner = block.partition("\n")
         if found := KEY.fullmatch(first):
@@ -112,11 +112,13 @@ def _blocks(text: str) -> Iterator[tuple[HelpEntry, str]]:
 
 
 def _about(file: Path) -> str:
-    """The comment at its head or beside its class; where there is none, what it chooses."""
+    """Return the comment at a yaml's head or beside its class; without one, its choices."""
     lines = [each for each in file.read_text().splitlines() if each != "# @package _global_"]
     head = next((each for each in lines if each.startswith(("# ", "_target_:"))), "")
     chosen = ("=".join(filter(None, each.groups())) for each in map(DEFAULT.match, lines) if each)
-    said = head.partition("# ")[2].rpartition("    ")[2]  # behind the command, where there is one
+    said = head.partition("# ")[2].rpartition("    ")[
+        2
+    ]  # the text after the command, if there is one
     return said.strip() or " ".join(chosen)
 
 

@@ -1,8 +1,8 @@
-"""Runs handed to one of Hydra's launchers (joblib, submitit_local, submitit_slurm): a job each.
+"""Sweeps on one of Hydra's launchers (joblib, submitit_local, submitit_slurm), a job per run.
 
-The command composes and checks all of them as without. A job takes its run's settings from the
-sweep's folder, does the run, and writes there how it ended; all that is told afterwards is read
-from there and from the run directories.
+The command composes and checks all runs first. A job reads its run's settings from the sweep's
+folder, does the run, and writes its ending there. The command reads all results from there and from
+the run directories.
 """
 
 import logging
@@ -25,17 +25,17 @@ from harness.records.sweep_folder import FOLDER, JOBS, AskedRun, JobEnding, Swee
 from harness.runner import previous_result, run, signals
 
 SERIAL = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
-OF_HYDRA = "hydra"  # begins its own keys
+OF_HYDRA = "hydra"  # prefix of Hydra's own keys
 log = logging.getLogger("harness")
 
 
 def is_serial(config: DictConfig) -> bool:
-    """True where Hydra's `config` says that runs go one after the other, in this process."""
+    """Return True if Hydra's `config` runs one job after another in this process."""
     return bool(config.hydra.launcher._target_ == SERIAL)
 
 
 def check(overrides: list[list[str]]) -> None:
-    """BadSetting where the runs' overrides say several things of Hydra, which does all of them."""
+    """Raise BadSetting if the runs have different overrides of Hydra: one launcher does all."""
     said = {tuple(one for one in each if one.startswith(OF_HYDRA)) for each in overrides}
     if len(said) > 1:
         several = " and ".join(sorted(" ".join(each) for each in said)[:2])
@@ -43,7 +43,7 @@ def check(overrides: list[list[str]]) -> None:
 
 
 def asked(runs: Sequence[Settings]) -> SweepFolder:
-    """Write what is asked for, where `python -m harness.report --status` and jobs find it."""
+    """Write the list of runs to the sweep's folder, for `report --status` and the jobs."""
     found = [
         AskedRun(each.run_dir(), f"{each['method.name']} seed {each['seed']}", each.config)
         for each in runs
@@ -52,11 +52,11 @@ def asked(runs: Sequence[Settings]) -> SweepFolder:
 
 
 def launched(runs: list[Settings], overrides: list[list[str]], config: DictConfig) -> int:
-    """Let the launcher of Hydra's `config` do `runs`, tell of all and report; the exit status.
+    """Let the launcher of Hydra's `config` do `runs`, report each, and return the exit status.
 
-    `overrides` of each run are what the launcher calls its job. Runs that succeeded before are
-    not handed over; those that another's training only times come last, when it has mostly ended.
-    KeyboardInterrupt leaves a scheduler's jobs as they are.
+    `overrides` of each run name its job. Runs that succeeded before are not launched. Runs that
+    reuse another's training come last, so that it has mostly ended. KeyboardInterrupt leaves a
+    scheduler's jobs alone.
     """
     sweep = asked(runs)
     left = [
@@ -76,7 +76,7 @@ def launched(runs: list[Settings], overrides: list[list[str]], config: DictConfi
         except KeyboardInterrupt:
             log.info("jobs that a scheduler has go on; the same command waits for them and goes on")
             raise
-        except Exception as error:  # whatever a launcher raises: jobs say how they ended
+        except Exception as error:  # launchers may raise anything; jobs write their endings
             said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     numbers = iter(range(len(runs)))
 
@@ -88,8 +88,8 @@ def launched(runs: list[Settings], overrides: list[list[str]], config: DictConfi
 
 
 def _in_order(runs: Sequence[Settings], numbers: list[int]) -> list[int]:
-    """`numbers` of runs, of which those that rest on another's training come last."""
-    from harness.virtual.curve import Trainings  # torch: not before it is needed
+    """Sort `numbers` of runs so that runs that reuse another's training come last."""
+    from harness.virtual.curve import Trainings  # imports torch, so only on demand
 
     trainings = Trainings()
     return sorted(
@@ -98,7 +98,10 @@ def _in_order(runs: Sequence[Settings], numbers: list[int]) -> list[int]:
 
 
 def _outcome(sweep: SweepFolder, number: int, settings: Settings, said: str) -> run.Outcome:
-    """Tell how run `number` ended; BadSetting if it was refused. `said`: the launcher's error."""
+    """Return the outcome of run `number`; `said` is the launcher's error.
+
+    Raise BadSetting if the job refused its settings.
+    """
     if ending := sweep.ending(number):
         if ending.refused:
             raise BadSetting(ending.error or "")
@@ -113,18 +116,18 @@ def _outcome(sweep: SweepFolder, number: int, settings: Settings, said: str) -> 
 
 @dataclass(frozen=True)
 class LaunchedRun:
-    """One run of a sweep, as a launcher's job calls it, by the number that Hydra gives the job."""
+    """Function that a launcher's job calls to do one run, by the number Hydra gives the job."""
 
     sweep: SweepFolder
-    numbers: list[int]  # of the runs that are jobs
+    numbers: list[int]  # numbers of the runs that are jobs
 
     def __call__(self, config: DictConfig) -> None:
-        """Do the run; whatever it raises is told in the sweep's folder, and raised again."""
+        """Do the run and write its ending to the sweep's folder. Raise whatever the run raises."""
         number = self.numbers[HydraConfig.get().job.num]
         asked_run = self.sweep.runs()[number]
-        before = self.sweep.ending(number)  # of the same job, requeued
+        before = self.sweep.ending(number)  # set if a scheduler requeued the job
         signals.stop_in_order()
-        os.environ["TTY_COMPATIBLE"] = "0"  # several jobs may share a terminal: plain lines
+        os.environ["TTY_COMPATIBLE"] = "0"  # jobs may share a terminal, so print plain lines
         logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
         try:
             done = run.perform(Settings(asked_run.config))
@@ -139,7 +142,7 @@ class LaunchedRun:
 
 
 class _Handed:
-    """Hydra's loader of configurations, to a launcher: a job's was composed before."""
+    """Hydra's configuration loader as a launcher sees it; a job's settings were composed before."""
 
     def load_sweep_config(
         self, master_config: DictConfig, sweep_overrides: list[str]
@@ -151,14 +154,14 @@ class _Handed:
 
 
 def _launch(job: LaunchedRun, overrides: list[list[str]], config: DictConfig) -> None:
-    from hydra._internal.callbacks import Callbacks  # of Hydra's own sweepers
+    from hydra._internal.callbacks import Callbacks  # as Hydra's own sweepers pass them
 
     loader: Any = _Handed()
     master = config.copy()
     with open_dict(master):
         master.hydra.sweep.dir = str(job.sweep.path.parents[1] / FOLDER / JOBS)
         master.hydra.sweep.subdir = "."
-        master.hydra.job_logging = master.hydra.hydra_logging = {"root": None}  # as it is
+        master.hydra.job_logging = master.hydra.hydra_logging = {"root": None}  # keep our logging
     launcher = Plugins.instance().instantiate_launcher(
         hydra_context=HydraContext(config_loader=loader, callbacks=Callbacks()),
         task_function=job,

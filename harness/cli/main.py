@@ -1,6 +1,6 @@
-"""The one door: `gradnet [COMMAND] ...` once installed, `python -m harness [COMMAND] ...` anywhere.
+"""Entry point of all commands: `gradnet [COMMAND] ...` or `python -m harness [COMMAND] ...`.
 
-A command of `COMMANDS` is the module of this package with that name, imported when it is called.
+A command of `COMMANDS` is the module of this package with that name. It is imported on demand.
 `--help`, `--version` and bad flags import neither Hydra nor torch.
 """
 
@@ -23,12 +23,12 @@ from harness.runner import signals
 
 
 def main(command: str = "") -> NoReturn:
-    """Perform the command line in `sys.argv` and exit with its status.
+    """Run the command line in `sys.argv` and exit with its status.
 
-    `command` is the one that a module such as `harness.report` stands for; without it the first
-    word may name one, and it is `run` otherwise. The status is 0 for success, 1 for a bad setting
-    or a failed run, 3 if a finished run is not valid, and 130 after Ctrl-C. A bad setting is
-    printed in one line, before anything starts.
+    `command` is given by modules such as `harness.report`. Otherwise the first word may name a
+    command; the default is `run`. The status is 0 for success, 1 for a bad setting or a failed run,
+    3 if a finished run is not valid, and 130 after Ctrl-C. A bad setting is printed in one line
+    before anything starts.
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
     logging.getLogger("harness").setLevel(logging.INFO)
@@ -40,7 +40,7 @@ def main(command: str = "") -> NoReturn:
         sys.exit(_perform(command, arguments))
     except (BadSetting, CannotWrite) as error:
         sys.exit(f"harness{'' if command == 'run' else f' {command}'}: {error}")
-    except BrokenPipeError:  # the reader has read enough
+    except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit()
     except KeyboardInterrupt:
@@ -50,8 +50,8 @@ def main(command: str = "") -> NoReturn:
 
 
 def _perform(command: str, arguments: list[str]) -> int:
-    """Answer what needs no run, or call the command; return its exit status."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)  # of our own options
+    """Answer --help and the like, or call the command; return its exit status."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)  # end of our own options
     own = search_path.without_folders(arguments[:end])
     if "--version" in own:
         print(f"gradnet {__version__}")

@@ -1,13 +1,13 @@
-"""`quickstart`: who is first on links of eight rates, then proof over packets.
+"""Command `quickstart`: find the fastest method at eight link rates, then prove it with packets.
 
-The answer comes from virtual time: each method trains once and is timed at every rate. The proof
-sends the same methods over real packets at one rate and compares how long a step takes. The exit
-status is 0 when there is an answer, whatever became of the proof; with strict=true it is 3 when a
-run of the proof does not count.
+The answer comes from virtual time: each method trains once and is timed at all rates. The proof
+runs the same methods over real packets at one rate and compares the step times. The exit status is
+0 if there is an answer, whatever the proof shows; with strict=true it is 3 if a run of the proof is
+not valid.
 
-The choice follows a rule. Rates are powers of two times the rate at which dense communication takes
-as long as computation (0.64 MB in 60 ms with four workers: 128 Mbit/s), from 1/32 to 4. The proof
-has a quarter of it. The methods are the dense baseline and one preset of each family, unchanged.
+A rule selects the rates: powers of two, from 1/32 to 4, times the rate at which dense communication
+takes as long as computation (0.64 MB in 60 ms with four workers: 128 Mbit/s). The proof uses a
+quarter of that rate. The methods are the dense baseline and one unchanged preset of each family.
 """
 
 import io
@@ -36,16 +36,16 @@ BALANCED_MBIT = 128
 RATES_MBIT = [BALANCED_MBIT * 2**power for power in range(-5, 3)]
 PROOF_MBIT = BALANCED_MBIT // 4
 PROOF_STEPS = 40
-PROOF_TIME = ["emulation.dilation=auto"]  # a second, slower try if only load spoils the first
+PROOF_TIME = ["emulation.dilation=auto"]  # retry slower if only load made the run invalid
 NO_NAMESPACES = ("proof over packets: this machine forbids network namespaces; "
                  "`python -m harness.doctor` says what to do")  # fmt: skip
-BAR_WIDTH = 24  # characters, of the slowest method
+BAR_WIDTH = 24  # characters for the slowest method
 
 
 def main(arguments: list[str]) -> int:
-    """Perform both parts, print what they found, and return the exit status.
+    """Run both parts, print their results, and return the exit status.
 
-    Raises BadSetting before anything starts.
+    Raise BadSetting before anything starts.
     """
     given = [argument for argument in arguments if argument != "strict=true"]
     rates = ",".join(map(str, RATES_MBIT))
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
 
 @contextmanager
 def part(name: str) -> Iterator[None]:
-    """Let a part that fails cost its own lines only: print why, and go on."""
+    """Context manager: print an error of the part `name` in one line, and continue."""
     try:
         yield
     except Exception as error:
@@ -82,7 +82,7 @@ def part(name: str) -> Iterator[None]:
 
 
 def planned(overrides: list[str]) -> list[Settings]:
-    """Settings of the runs of a part, all of them checked; BadSetting if one cannot be."""
+    """Return the checked settings of a part's runs. Raise BadSetting if one is invalid."""
     command = ["-m", "+experiment=quickstart", f"method={METHODS}", "profile=static", *overrides]
     with in_a_line(command):
         asked = describe([command]).runs
@@ -93,7 +93,7 @@ def planned(overrides: list[str]) -> list[Settings]:
 
 
 def performed(name: str, asked: list[Settings]) -> pd.DataFrame:
-    """Perform the runs `asked` of a part; return their rows of `load.runs`, with `rate_mbit`."""
+    """Do the runs `asked` of a part; return their rows of `load.runs` with a column `rate_mbit`."""
     outcomes, display = {}, Display(len(asked))
     for number, settings in enumerate(asked, 1):
         display.next_run()
@@ -112,9 +112,9 @@ def performed(name: str, asked: list[Settings]) -> pd.DataFrame:
 
 
 def times_by_rate(answer: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Seconds to the target by rate, for each method: columns mean_s, low_s, high_s.
+    """Return a table per method: seconds to the target by rate, columns mean_s, low_s, high_s.
 
-    NaN at a rate at which not every seed reaches the target.
+    Values are NaN at a rate at which a seed misses the target.
     """
     measured = metrics.table(answer).merge(answer[["path", "rate_mbit"]], on="path")
     times = {}
@@ -130,7 +130,7 @@ def times_by_rate(answer: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def answer_lines(answer: pd.DataFrame, times: dict[str, pd.DataFrame]) -> list[str]:
-    """Describe who is first at the proof's rate, in bars, and at which rates each method is."""
+    """Return lines on the answer: bars of times at the proof's rate, the best method per rate."""
     one = answer.iloc[0]
     at_rate = {name: float(table.mean_s.get(PROOF_MBIT, nan)) for name, table in times.items()}
     known = sorted((value, name) for name, value in at_rate.items() if value == value)
@@ -168,13 +168,13 @@ def draw(answer: pd.DataFrame, times: dict[str, pd.DataFrame]) -> None:
              for name, table in times.items() if table.mean_s.isna().all()}  # fmt: skip
     figure = times_over_rates(times, "time to the target (emulated s)", title, never)
     print(f"figure {theme.save(figure, out, 'rates')[0]}")
-    with redirect_stdout(io.StringIO()):  # its tables are on the page
+    with redirect_stdout(io.StringIO()):  # the page has these tables
         report.report(Path(one.path).parent, runs=answer[answer.rate_mbit == PROOF_MBIT])
     print(f"page   {out.path / 'index.html'}")
 
 
 def proof_lines(answer: pd.DataFrame, proof: pd.DataFrame) -> list[str]:
-    """Describe each method's step over packets beside the predicted one, and whether it counts."""
+    """Return a line per method: its step time over packets, the predicted one, and its validity."""
     predicted = answer[answer.rate_mbit == PROOF_MBIT].groupby("method").path.first()
     lines = [f"proof over packets, {PROOF_MBIT} Mbit/s, {PROOF_STEPS} steps:"]
     names = ["method", "path", "left_out", "grade", "late_at_most_share", "dilation"]

@@ -1,7 +1,7 @@
-"""The reference pages of the docs, from the code: `study reference FOLDER`.
+"""Command `study reference FOLDER`: write the reference pages of the docs from the code.
 
-Classes are told by their docstrings, fields and the comments beside them, which are read and never
-imported. Settings are told as `python -m harness --help` tells them.
+Pages of classes show docstrings, fields and the comments beside them. The code is parsed, not
+imported. The page of settings has the texts of `python -m harness --help`.
 """
 
 import ast
@@ -24,7 +24,7 @@ OF_AN_ERROR = ("BaseException", "Exception", "ValueError", "RuntimeError")
 
 
 class ReferencePage(NamedTuple):
-    """A page of classes: what it is called, what stands at its head, and where they lie."""
+    """A page of classes: its title, its introduction, and the folder of its code."""
 
     title: str
     about: str
@@ -59,7 +59,7 @@ PAGES = {
 
 
 class DocumentedField(NamedTuple):
-    """A field of a class, as it is written there."""
+    """A field of a class, with its type, default and comment as text."""
 
     name: str
     type: str
@@ -68,7 +68,7 @@ class DocumentedField(NamedTuple):
 
 
 def write(folder: Path) -> None:
-    """Write every page to `folder`; one whose text has not changed is left as it is."""
+    """Write all pages to `folder`; a page whose text is unchanged is not touched."""
     out = OutputFolder(folder, instead="name another folder")
     texts = {name: classes_page(page) for name, page in PAGES.items()}
     for name, text in (texts | {"settings": settings_page()}).items():
@@ -78,7 +78,7 @@ def write(folder: Path) -> None:
 
 
 def classes_page(page: ReferencePage) -> str:
-    """Markdown of all public classes and functions of a page, by module."""
+    """Return Markdown of all public classes and functions of a page, by module."""
     parts = [f"# {page.title}", page.about]
     paths = (ROOT / page.folder).rglob("*.py")
     for path in sorted(paths, key=lambda each: (each.parent, each.stem != "base", each)):
@@ -90,7 +90,7 @@ def classes_page(page: ReferencePage) -> str:
 
 
 class SourceText:
-    """One module, read as text."""
+    """Parsed source of one module."""
 
     def __init__(self, path: Path) -> None:
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -102,16 +102,16 @@ class SourceText:
         self._comments = {each.start[0]: each for each in tokens if each.type == tokenize.COMMENT}
 
     def about(self) -> list[str]:
-        """The module's docstring."""
+        """Return the module's docstring as a list of at most one paragraph."""
         return _prose(ast.get_docstring(self._tree))
 
     def classes(self) -> list[ast.ClassDef]:
-        """Public classes of the module."""
+        """Return the public classes of the module."""
         found = [each for each in self._tree.body if isinstance(each, ast.ClassDef)]
         return [each for each in found if not each.name.startswith("_")]
 
     def told(self, only_protocols: bool) -> Iterator[str]:
-        """Every public class and, of a library, every public function."""
+        """Yield Markdown for each public class, and for each public function of gradnet."""
         for node in self.classes():
             if not only_protocols or "Protocol" in _bases(node):
                 yield self._class(node)
@@ -121,7 +121,7 @@ class SourceText:
                     yield _directive("function", f"{self.module}.{_signature(each)}", each)
 
     def _class(self, node: ast.ClassDef) -> str:
-        """A class: what it is of, who chooses it, its fields and what it does."""
+        """Return Markdown of a class: docstring, bases, choices, fields and methods."""
         parts = [*_prose(ast.get_docstring(node))]
         if bases := [each for each in _bases(node) if each not in ("Protocol", *OF_AN_ERROR)]:
             parts.append("It is a " + ", ".join(f"`{each}`" for each in bases) + ".")
@@ -143,7 +143,7 @@ class SourceText:
         return _fenced("class", f"{self.module}.{node.name}", parts)
 
     def fields(self, node: ast.ClassDef) -> Iterator[DocumentedField]:
-        """Public fields in their order; one that is filled in later is none."""
+        """Yield the public fields of a class in order, without those that have init=False."""
         lines = [each for each in node.body if isinstance(each, (ast.AnnAssign, ast.Assign))]
         for number, line in enumerate(lines):
             target = line.target if isinstance(line, ast.AnnAssign) else line.targets[0]
@@ -157,18 +157,18 @@ class SourceText:
             yield DocumentedField(name, kind, _default(value), about)
 
     def _comment(self, line: ast.stmt, later: ast.stmt | None) -> str:
-        """Comment beside a field, with the lines of comment below it, or those above it."""
+        """Return the comment beside a field and the lines below it, or else the lines above it."""
         at, end = line.lineno, line.end_lineno or line.lineno
         beside = [self._comments[each] for each in range(at, end + 1) if each in self._comments]
         above = self._alone(range(at - 1, 0, -1))[::-1] if not beside else []
         below = self._alone(range(end + 1, end + 9))
         if later and (later.end_lineno or 0) not in self._comments:
-            below = []  # they are of the next one
+            below = []  # these belong to the next field
         texts = [each.string.lstrip("# ") for each in above + beside + below]
         return " ".join(each for each in texts if not each.startswith(("fmt:", "type:", "noqa")))
 
     def _alone(self, numbers: Iterable[int]) -> list[tokenize.TokenInfo]:
-        """Comments that have a line to themselves, as far as one follows another."""
+        """Return comments on lines of their own, up to the first line without one."""
         found = []
         for number in numbers:
             token = self._comments.get(number)
@@ -179,7 +179,7 @@ class SourceText:
 
 
 def settings_page() -> str:
-    """Markdown of every group, choice, key and constraint."""
+    """Return Markdown of all groups, choices, keys and constraints."""
     parts = ["# Settings", "What `python -m harness --help` says, on one page.", "## Groups"]
     parts += _table(
         ("group", "default", "what it is"),
@@ -210,7 +210,7 @@ def _entries(entries: Iterable[help.HelpEntry]) -> list[str]:
 
 
 def _inherited(node: ast.ClassDef, name: str) -> str:
-    """Find the description of a field in a base that one of the packages has; "" if none."""
+    """Return the description of a field in a base class of our packages; "" if there is none."""
     for base in _bases(node):
         if told := _fields_of_bases().get(base, {}).get(name):
             return told
@@ -219,7 +219,7 @@ def _inherited(node: ast.ClassDef, name: str) -> str:
 
 @cache
 def _fields_of_bases() -> dict[str, dict[str, str]]:
-    """Return descriptions of fields by class, of all classes in a base.py."""
+    """Return the descriptions of fields by class, for all classes in a base.py."""
     found = {}
     for folder in ("compressors", "controllers", "profiles"):
         source = SourceText(ROOT / folder / "base.py")
@@ -230,7 +230,7 @@ def _fields_of_bases() -> dict[str, dict[str, str]]:
 
 @cache
 def _choices_of() -> dict[str, list[str]]:
-    """Choices of all groups by the class that they build."""
+    """Return the choices of all groups by the class that they build."""
     found = defaultdict(list)
     for file in (each for folder in folders() for each in sorted(folder.rglob("*.yaml"))):
         if built := TARGET.search(file.read_text()):
@@ -248,7 +248,7 @@ def _bases(node: ast.ClassDef) -> list[str]:
 
 
 def _type(annotation: ast.expr | None) -> tuple[str, str]:
-    """Type of a field, and what is declared of it beside the type."""
+    """Return a field's type, and the text of its Annotated restriction."""
     if annotation is None:
         return "", ""
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
@@ -261,31 +261,33 @@ def _type(annotation: ast.expr | None) -> tuple[str, str]:
 
 
 def _default(value: str) -> str:
-    """A field's default; what a factory makes of nothing is empty."""
+    """Return a field's default as text; a default factory is shown as a call."""
     made = re.fullmatch(r"field\(default_factory=(\w+)\)", value)
     return f"{made[1]}()" if made else value
 
 
 def _signature(node: ast.FunctionDef) -> str:
-    """Name, arguments without `self`, and what is returned."""
+    """Return a function's name, arguments without `self`, and return type."""
     arguments = re.sub(r"^(self|cls)(, |$)", "", ast.unparse(node.args))
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     return f"{node.name}({arguments}){returns}"
 
 
 def _directive(kind: str, said: str, node: ast.FunctionDef) -> str:
-    option = "" if kind == "function" else "\n:no-contents-entry:"  # on the line after the fence
+    option = (
+        "" if kind == "function" else "\n:no-contents-entry:"
+    )  # options follow on the next line
     return _fenced(kind, said + option, _prose(ast.get_docstring(node)))
 
 
 def _fenced(kind: str, said: str, parts: list[str]) -> str:
-    """An object of the docs' index, with `parts` inside."""
+    """Return a Sphinx directive that indexes an object, with `parts` as its content."""
     fence = "::::" if kind == "class" else ":::"
     return "\n\n".join([f"{fence}{{py:{kind}}} {said}", *parts, fence])
 
 
 def _prose(text: str | None) -> list[str]:
-    """A docstring as Markdown."""
+    """Return a docstring as Markdown, in a list; [] if there is none."""
     return [text.replace("<", "\\<")] if text else []
 
 
@@ -294,11 +296,11 @@ def _code(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A comment as a cell of a table."""
+    """Escape a comment for a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """A table, unless it would have no row."""
+    """Return a Markdown table in a list; [] if it would have no row."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return ["\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines])] * bool(lines)

@@ -1,4 +1,4 @@
-"""`report FOLDER`: compare the runs there, or with --status say how far their sweep is."""
+"""Command `report FOLDER`: compare the runs in FOLDER, or with --status show a sweep's progress."""
 
 import sys
 from pathlib import Path
@@ -8,11 +8,11 @@ from harness.cli.arguments import Arguments
 
 
 def main(given: Arguments) -> int:
-    """Print tables, write figures and pages; return 1 without a run that counts, or with damage."""
+    """Print tables, write figures and pages; return 1 without runs or with damaged ones, else 0."""
     folder = Path(given.words[0])
     if "--status" in given.flags:
         return status.show(folder, once="--once" in given.flags)
-    from harness.reporting import measurable  # pandas and matplotlib
+    from harness.reporting import measurable  # imports pandas and matplotlib, so only on demand
     from harness.reporting.analysis import load
     from harness.reporting.figures import style_file
     from harness.reporting.report import report
@@ -37,4 +37,4 @@ def main(given: Arguments) -> int:
     except load.NoRuns as error:
         print(error, file=sys.stderr)
         return 1
-    return int((runs.damaged != "").any())  # the report has named them
+    return int((runs.damaged != "").any())  # the report lists them

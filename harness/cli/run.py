@@ -1,4 +1,4 @@
-"""Command line: `python -m harness [GROUP=CHOICE] [KEY=VALUE] [+experiment=NAME]`; -m sweeps."""
+"""Command `run`: `python -m harness [GROUP=CHOICE] [KEY=VALUE] [+experiment=NAME]`; -m sweeps."""
 
 import logging
 import re
@@ -25,9 +25,9 @@ log = logging.getLogger("harness")
 
 
 def main(arguments: list[str]) -> int:
-    """Compose, check and perform the runs of a command line, and report; return the exit status.
+    """Compose, check and do the runs of a command line, and report; return the exit status.
 
-    Raises BadSetting before anything starts.
+    Raise BadSetting before anything starts.
     """
     if any(argument.partition("=")[0] in SHOWING for argument in arguments):
         _show_composition(arguments)
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _show_composition(arguments: list[str]) -> None:
-    """The configuration and the like, as Hydra shows them."""
+    """Print the composed configuration, or other information, with Hydra's own options."""
     if "--cfg" in arguments or "-c" in arguments:
         overrides = [each for each in arguments if "=" in each and each[0] != "-"]
         with in_a_line(overrides):
@@ -49,29 +49,32 @@ def _show_composition(arguments: list[str]) -> None:
 
 
 def _nothing(config: DictConfig) -> None:
-    """Options that show something start nothing."""
+    """Do nothing: options that show information start no run."""
 
 
 def _checked_or_refused(arguments: list[str]) -> Described:
-    """Whatever is wrong is said in one line, and nothing has started."""
+    """Return the checked runs; any error is a one-line BadSetting before anything starts."""
     with in_a_line(arguments, launches=True):
         return _checked(arguments)
 
 
 def _checked(arguments: list[str]) -> Described:
-    """Every run of the command line; BadSetting before any has cost anything."""
+    """Compose and check all runs of the command line. Raise BadSetting before any of them starts.
+
+    The results folder is created if all runs are valid.
+    """
     options = [each for each in arguments if each[:1] == "-" and each not in sweep.MULTIRUN]
     if options:
         known = "--help, --cfg job, --config-dir, --studies and -m"
         raise BadSetting(f"options must be of {known}, got {_written(options[0])}")
     found = describe([arguments])
-    from harness.cli import launchers  # torch: not before every plain value has been checked
+    from harness.cli import launchers  # imports torch, so only after plain values are checked
     from harness.validation import check_folder
 
     launchers.check(found.overrides)
     for settings in found.runs:
         _check(settings)
-    for settings in found.runs:  # when all are right: this makes the folder
+    for settings in found.runs:  # only if all are valid, as this creates the folder
         if not (settings["plan"] or settings["draw"]):
             check_folder(settings)
     if found.scale:
@@ -80,7 +83,7 @@ def _checked(arguments: list[str]) -> Described:
 
 
 def _written(option: str) -> str:
-    """An option that is none, and how it is written where it is a key."""
+    """Return an unknown option, with the KEY=VALUE to write if it is the name of a key."""
     name, *value = re.split("[= ]", option.lstrip("-"), maxsplit=1)
     key = name.replace("-", "_")
     usual = {"plan": "true", "rerun": "true"}.get(key, "VALUE")
@@ -92,19 +95,19 @@ def _check(settings: Settings) -> None:
     scale = settings["scale.name"]
     require(scale in (PAPER, LAPTOP), "scale.name", scale, "paper or laptop, as scale=NAME says")
     if settings["plan"]:
-        from harness.predict import plan  # torch: not before it is needed
+        from harness.predict import plan  # imports torch, so only on demand
 
         plan.check(settings.run())
         return
     if settings["draw"]:
-        return  # a drawing checks what it draws
+        return  # `draw` checks its own input
     from harness.validation import checked
 
     checked(settings)
 
 
 def _perform(found: Described) -> int:
-    """Plans or does all of them; the exit status."""
+    """Plan, draw or do all runs; return the exit status."""
     from harness.cli import launchers
     from harness.cli.run_queue import in_turn
     from harness.runner import run
@@ -135,7 +138,7 @@ def _perform(found: Described) -> int:
     runs = [settings for settings, _ in todo]
     estimate = None
     if len(runs) > 1:
-        from harness.predict.cost_estimate import announced  # torch: not before it is needed
+        from harness.predict.cost_estimate import announced  # imports torch, so only on demand
 
         said, estimate, added = announced(runs)
         log.info(said)
@@ -150,7 +153,7 @@ def _perform(found: Described) -> int:
 
 
 def _plan(runs: list[Settings]) -> None:
-    """Predict instead of running."""
+    """Print predictions of the runs instead of doing them."""
     from harness.predict.plan import Plan
 
     plan = Plan()

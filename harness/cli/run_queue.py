@@ -11,7 +11,7 @@ from harness.records.run_directory import read_json
 from harness.runner import run
 from harness.runner.progress import Display
 
-NOT_VALID = 3  # exit status
+NOT_VALID = 3  # exit status if a run is not valid
 log = logging.getLogger("harness")
 
 
@@ -20,13 +20,13 @@ def in_turn(
     perform: Callable[[Settings], run.Outcome],
     display: Display | None = None,
 ) -> int:
-    """Perform every run, log how it ended, print the report, and return the exit status.
+    """Perform every run, log its ending, print the reports, and return the exit status.
 
-    The status is 1 if a run did not come to its end, and NOT_VALID if all did but one of them is
-    not valid, as on a busy machine. `display` counts the runs; `perform` may show them with it.
+    The status is 0 if all runs are valid, NOT_VALID if all finished but some are not valid (for
+    example on a busy machine), else 1. `display` counts the runs; `perform` may show them with it.
     """
     display = display or Display(len(runs))
-    states, folders = [], dict[Path, None]()  # in order, without repetition
+    states, folders = [], dict[Path, None]()  # a dict keeps the order without repetition
     for settings in runs:
         display.next_run()
         outcome = perform(settings)
@@ -41,13 +41,13 @@ def in_turn(
 
 
 def status_of(states: Iterable[str]) -> int:
-    """Exit status of a command whose runs ended in `states`."""
+    """Return the exit status of a command whose runs ended in `states`."""
     other = set(states) - {"succeeded"}
     return 0 if not other else NOT_VALID if other == {"invalid"} else 1
 
 
 def _log_end(settings: Settings, outcome: run.Outcome, place: str) -> None:
-    """Log how the run ended and where its results are; `place` is its place in the command."""
+    """Log a run's ending and its directory; `place` is its position among the command's runs."""
     label = f"{settings['method.name']} seed {settings['seed']}: {outcome.run_dir}"
     place = f"; {place}" if place else ""
     if outcome.skipped:
@@ -63,7 +63,7 @@ def _log_end(settings: Settings, outcome: run.Outcome, place: str) -> None:
 def _show_report(folder: Path) -> None:
     """Print the report of `folder`, or why there is none."""
     from harness.reporting.analysis.load import (
-        NoRuns,  # pandas and matplotlib: not before they are needed
+        NoRuns,  # imports pandas and matplotlib, so only on demand
     )
     from harness.reporting.report import report
 

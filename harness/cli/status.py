@@ -1,9 +1,9 @@
-"""How far a sweep is: `report --status results/NAME`, from what its runs have written.
+"""Command `report --status results/NAME`: progress of a sweep, read from its runs' files.
 
-Of the command that asked for runs of this folder last: done, running, failed, to do, and about how
-long; who runs what, and why what failed did. In a terminal it goes on until the sweep has ended.
-Without such a command it shows the runs that are there, which were asked for one by one.
-It reads directories and locks alone, so it may be called on any machine that sees them.
+For the last command that started runs in this folder it shows the number of runs by state, the
+remaining time, who does which run, and errors. In a terminal it updates until the sweep ends.
+Without such a command it shows all runs in the folder, which were started one by one. It reads only
+directories and locks, so it works on any machine that sees them.
 """
 
 import sys
@@ -24,23 +24,23 @@ from harness.records.run_directory import read_json
 from harness.records.sweep_folder import AskedRun, JobEnding, SweepFolder, sweeps
 
 LOOK_S = 2.0
-MOST_NAMED = 8  # runs of a kind, a line each
+MOST_NAMED = 8  # most runs listed per state
 DONE, RUNNING, FAILED, TO_DO = "done", "running", "failed", "to do"
 
 
 class SeenRun(NamedTuple):
-    """A run of a sweep as it is now; `said` is who runs it, or why it failed."""
+    """Current state of a run of a sweep; `said` is the process that does it, or its error."""
 
     run: AskedRun
     state: str  # DONE, RUNNING, FAILED or TO_DO
     said: str
-    is_new: bool  # it ended since the sweep was asked for
+    is_new: bool  # True: it ended after the sweep was started
 
 
 def show(folder: Path, once: bool) -> int:
-    """Print the state of the sweep in `folder`; in a terminal until it has ended, unless `once`.
+    """Print the state of the sweep in `folder`; in a terminal until it ends, unless `once`.
 
-    Return 1 if a run failed, or if there is no run.
+    Return 1 if a run failed, or if there is no run, else 0.
     """
     found = _sweep(folder.absolute())
     if found is None:
@@ -49,13 +49,13 @@ def show(folder: Path, once: bool) -> int:
         seen = _followed(found)
     else:
         seen = look(found)
-        with suppress(BrokenPipeError):  # the reader has read enough
+        with suppress(BrokenPipeError):  # the reader closed the pipe
             print("\n".join(lines(seen, _left(found, seen))), flush=True)
     return 1 if any(run.state == FAILED for run in seen) else 0
 
 
 def _sweep(folder: Path) -> SweepFolder | None:
-    """The last sweep with a run in `folder`, or below it."""
+    """Return the last sweep with a run in or below `folder`; None if there is none."""
     for results in (folder, folder.parent):
         for sweep in sweeps(results):
             if any(folder in each.run_dir.parents for each in sweep.runs()):
@@ -64,9 +64,9 @@ def _sweep(folder: Path) -> SweepFolder | None:
 
 
 def _show_single_runs(folder: Path) -> int:
-    """Show the runs below a folder of which no sweep asked; 1 where there are none, or one failed.
+    """Print the runs below a folder without a sweep; return 1 if there are none or one failed.
 
-    A command that asks for one run alone writes no sweep.
+    A command with a single run writes no sweep.
     """
     asked = []
     for path in sorted(folder.rglob("status.json")):
@@ -77,13 +77,13 @@ def _show_single_runs(folder: Path) -> int:
         print(f"harness report: there is no run in {folder}", file=sys.stderr)
         return 1
     seen = [_seen(run, since=0.0) for run in asked]
-    with suppress(BrokenPipeError):  # who reads has read enough
+    with suppress(BrokenPipeError):  # the reader closed the pipe
         print("\n".join(lines(seen, ", each asked for by a command of its own")), flush=True)
     return 1 if any(each.state == FAILED for each in seen) else 0
 
 
 def _label(run_dir: Path) -> str:
-    """Name a run by its method and seed; "run" where its config.yaml is damaged."""
+    """Return a run's method and seed; "run" if its config.yaml is damaged."""
     try:
         config = plain_yaml.read((run_dir / "config.yaml").read_text())
         return f"{config['method']['name']} seed {config['seed']}"
@@ -92,13 +92,13 @@ def _label(run_dir: Path) -> str:
 
 
 def look(sweep: SweepFolder) -> list[SeenRun]:
-    """Every run of `sweep`, in order."""
+    """Return the state of each run of `sweep`, in order."""
     since = sweep.asked_at
     return [_seen(each, since, sweep.ending(n)) for n, each in enumerate(sweep.runs())]
 
 
 def _seen(run: AskedRun, since: float, ending: JobEnding | None = None) -> SeenRun:
-    """`run` as it is now; of a run that failed before `since` another try is to do."""
+    """Return the state of `run`. One that failed before the time `since` will be tried again."""
     if (holder := locks.holder(locks.directory_lock(run.run_dir))) is not None:
         return SeenRun(run, RUNNING, holder, is_new=False)
     path = run.run_dir / "status.json"
@@ -108,13 +108,13 @@ def _seen(run: AskedRun, since: float, ending: JobEnding | None = None) -> SeenR
         return SeenRun(run, DONE, "", is_new)
     if state in ("failed", "invalid") and is_new:
         return SeenRun(run, FAILED, f"{told.get('error')}", is_new)
-    if ending and ending.state == "failed":  # before there was a directory
+    if ending and ending.state == "failed":  # the job failed before it made a run directory
         return SeenRun(run, FAILED, f"{ending.error}", is_new=True)
     return SeenRun(run, TO_DO, "", is_new=False)
 
 
 def lines(seen: list[SeenRun], more: str) -> list[str]:
-    """Return the lines that show runs; `more` is the end of the first."""
+    """Return the lines that show the runs; the first one ends with `more`."""
     counts = Counter(each.state for each in seen)
     others = (f"{counts[state]} {state}" for state in (RUNNING, FAILED, TO_DO))
     shown = [", ".join([f"{counts[DONE]} of {len(seen)} done", *others]) + more]
@@ -134,7 +134,7 @@ def _line(seen: SeenRun) -> str:
 
 
 def _left(sweep: SweepFolder, seen: list[SeenRun]) -> str:
-    """`, about 7 min left`: as many a second as have ended since the command; "" before one has."""
+    """Return `, about 7 min left`, from the mean pace of ended runs; "" before one has ended."""
     left = sum(each.state in (RUNNING, TO_DO) for each in seen)
     ended = sum(each.is_new for each in seen)
     if not (left and ended):
@@ -143,7 +143,10 @@ def _left(sweep: SweepFolder, seen: list[SeenRun]) -> str:
 
 
 def _followed(sweep: SweepFolder, wait: Callable[[float], None] = time.sleep) -> list[SeenRun]:
-    """Show `sweep` in the terminal until nothing is left to do; Ctrl-C ends the showing."""
+    """Show `sweep` in the terminal until nothing is left to do, or until Ctrl-C.
+
+    Return the states shown last. `wait` is called with the seconds between updates.
+    """
     from rich.live import Live
     from rich.text import Text
 

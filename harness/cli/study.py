@@ -1,4 +1,4 @@
-"""`study NAME ...`: what maintainers do with the papers in papers/, and the docs made from code."""
+"""Command `study NAME ...`: tools of maintainers for papers/ and the generated docs."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,10 @@ STUDIES = {
 
 
 def main(arguments: list[str]) -> int:
-    """Call the command that the first argument names, and return its exit status."""
+    """Call the command that the first argument names, and return its exit status.
+
+    Raise BadSetting for an unknown name.
+    """
     name, *rest = arguments or [""]
     if name == "--help":
         print("gradnet study COMMAND ...\n")
@@ -46,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _given(name: str, command: CommandHelp, arguments: list[str]) -> Arguments | None:
-    """Parse the arguments of a study's command; None after printing its help."""
+    """Parse the arguments of a study's command. With --help print its help and return None."""
     if "--help" in arguments:
         print(usage(f"study {name}", command))
         return None
