@@ -1,4 +1,4 @@
-"""Gradient compression under control, in one's own torchrun script: `gradnet.attach`."""
+"""Adaptive gradient compression for your own torchrun script: `gradnet.attach`."""
 
 from gradnet.attached import Attached, attach
 from harness import __version__

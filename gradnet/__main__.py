@@ -1,4 +1,4 @@
-"""`python -m gradnet`: the harness's command line, as `python -m harness`."""
+"""`python -m gradnet`: the harness's command line, the same as `python -m harness`."""
 
 from harness.cli.main import main
 

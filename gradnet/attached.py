@@ -1,10 +1,10 @@
-"""A compressor and its controller on one's own DistributedDataParallel.
+"""Attach a compressor and its controller to a user's DistributedDataParallel.
 
     handle = gradnet.attach(model, method="dc2_da2")
 
-A step that synchronises gradients is an exchange. It begins with a forward pass, during which the
-controller chooses a density, and has ended when the optimizer steps or the model goes forward
-again. What the last one took is `handle.seen`.
+Each step that synchronises gradients is an exchange. It begins with a forward pass, during which
+the controller chooses a density. It ends when the optimizer steps or the next forward begins.
+`handle.seen` holds the measurements of the last exchange.
 """
 
 import logging
@@ -45,7 +45,7 @@ from harness.validation import checked
 
 log = logging.getLogger("gradnet")
 KEYS = ("seed", *(key for key in OF_A_METHOD if key not in ("activations", "bucket_mb")))
-# Only the method of the composed run counts: network, model and optimizer are the script's.
+# Settings of the run that attach does not use: the script has its own model and network.
 ALONE = (
     "network=simulated",
     "workload=digits_convnet",
@@ -57,20 +57,20 @@ ALONE = (
 
 @dataclass
 class Attached:
-    """A model whose gradients are exchanged by a method, in place of DDP's all-reduce.
+    """A model whose gradients are exchanged by a compression method instead of DDP's all-reduce.
 
-    Every rank of the model's process group has one. Close it before the process group is
-    destroyed. The model trains as plain DDP afterwards.
+    Every rank of the model's process group has one. Close it before the process group is destroyed.
+    Afterwards the model trains as plain DDP.
     """
 
     model: DistributedDataParallel
-    run: Run  # only its method counts
+    run: Run  # only its method is used
     exchange: Exchange
     _handed_over: bool = field(default=False, init=False)  # all buckets of the exchange
     _seen: Observation | None = field(default=None, init=False)
-    _futures: list[Future] = field(default_factory=list, init=False)  # of the exchange's buckets
+    _futures: list[Future] = field(default_factory=list, init=False)  # one per bucket
     _scaled: ScaledExchange | None = field(default=None, init=False)
-    _overflow_at: int | None = field(default=None, init=False)  # rank, in the last exchange
+    _overflow_at: int | None = field(default=None, init=False)  # first rank with an overflow
     _is_closed: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -93,29 +93,29 @@ class Attached:
 
     @property
     def method(self) -> str:
-        """Name of the method, as the harness's results have it."""
+        """The name of the method, as in the harness's results."""
         return self.run.label
 
     @property
     def seen(self) -> Observation | None:
-        """Bytes and seconds of the last exchange; None before the first has ended."""
+        """Bytes and seconds of the last exchange, or None before the first has ended."""
         self._finish()
         return self._seen
 
     def state_dict(self) -> dict[str, Any]:
-        """What this rank's compressor, controller and error feedback have learnt.
+        """Return the state of this rank's compressor, controller and error feedback.
 
-        Of plain values and tensors, for torch.save; every rank has its own.
+        It has plain values and tensors, for torch.save. Every rank has its own.
         """
         seen = self.seen
         kept = {name: state_dict(part, name) for name, part in with_state(self.exchange).items()}
         return {"method": self.method, "parts": kept, "seen": state_dict(seen)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken, of the same method and the same model.
+        """Load a state that `state_dict` returned for the same method and the same model.
 
-        Parameters may differ in the names that torch.compile and DDP wrap around theirs. Raise
-        ValueError, in one line, for any other state; nothing of it has been taken then.
+        Parameter names may differ by the prefixes that torch.compile and DDP add. Raise ValueError,
+        in one line, for any other state, and then change nothing.
         """
         with refusing("the state"):
             if state["method"] != self.method:
@@ -126,14 +126,14 @@ class Attached:
                 with_state(self.exchange),
             )
             tensors = dict(self.model.module.named_parameters())
-            for target in (deepcopy(parts), parts):  # a copy first: then all of it fits
+            for target in (deepcopy(parts), parts):  # check all of it on a copy first
                 load_parts(state["parts"], target, tensors, self.exchange.workers)
         if seen:
             self._seen = seen
             self.exchange.observe(seen)
 
     def close(self) -> None:
-        """End the exchange's threads and remove the hooks; residuals are not sent any more."""
+        """End the exchange's threads and remove the hooks. Unsent residuals are dropped."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -146,7 +146,7 @@ class Attached:
         self.exchange.close()
 
     def _plain_state(self) -> dict[str, Any]:
-        """State of the model for pickle and deepcopy, without anything of this exchange."""
+        """Return the model's state for pickle and deepcopy, without this exchange's hooks."""
         state = type(self.model).__getstate__(self.model)
         del state["__getstate__"]
         own = {hook.id for hook in self._hooks}
@@ -178,7 +178,7 @@ class Attached:
             self._step.begin(self.exchange.clock.now())
 
     def _hand_over(self, state: object, bucket: dist.GradBucket) -> Future[Tensor]:
-        """Exchange one bucket of gradients: DDP's communication hook.
+        """Exchange one bucket of gradients (DDP's communication hook). Return a future of the mean.
 
         A rank that has run out of batches (`model.join`) is called here outside of any forward and
         backward pass, with zeros.
@@ -190,7 +190,7 @@ class Attached:
         self._begin()
         if bucket.index() == 0:
             scale = self._loss_scale.take()
-            # All ranks must decide alike, also those that have run out of batches.
+            # All ranks must decide alike, including those that have run out of batches.
             may_overflow = self._loss_scale.was_used or self.model._join_config.enable
             reduction, device = self.exchange.reduction, bucket.buffer().device
             self._scaled = ScaledExchange(reduction, scale, device) if may_overflow else None
@@ -208,13 +208,13 @@ class Attached:
             else:
                 engine = torch.autograd.Variable._execution_engine
                 engine.queue_callback(self._end_backward)  # before DDP's own
-                if self._unused is not None:  # DDP's own tells which parameters no rank used
+                if self._unused is not None:  # DDP finds the unused ones in its callback
                     restore = self._unused.restore
                     engine.queue_callback(lambda: engine.queue_callback(restore))
         return future
 
     def _end_backward(self) -> None:
-        """Wait for the exchange; raise ExchangeError, alike on all ranks, if it failed."""
+        """Wait for the exchange. Raise the same ExchangeError on all ranks if it failed."""
         try:
             for future in self._futures:
                 future.wait()
@@ -230,10 +230,10 @@ class Attached:
             self._futures = []
 
     def _failure(self, error: Exception) -> ExchangeError:
-        """Return the error of the rank that failed first; leave the group, so none waits."""
+        """Return the error of the rank that failed first. Destroy the group, so no rank waits."""
         reason = str(self.exchange.error or error)
         group = self.exchange.workers.group
-        with suppress(RuntimeError):  # the rank that keeps the store may have ended
+        with suppress(RuntimeError):  # the rank that hosts the store may have ended
             store = dist.PrefixStore("gradnet", dist.distributed_c10d._get_default_store())
             reason = store.compare_set(group.group_name, "", reason).decode()
         del self.exchange.workers.group
@@ -261,7 +261,7 @@ class Attached:
             require(momentum == 0, "the optimizer's momentum", momentum, does)
 
     def _finish(self) -> None:
-        """Sum up the exchange that backward has ended with, and show the controller."""
+        """Sum up the exchange if backward has ended, and pass it to the controller."""
         if self._step.began is None or not self._handed_over:
             return
         self._handed_over = False
@@ -269,10 +269,10 @@ class Attached:
             self._unused.restore()
         if self._overflow_at is None:
             self._seen = self._step.end(self.exchange.step).seen
-        else:  # it does not count: the controller sees the exchange before it once more
+        else:  # undone: the controller sees the previous exchange again
             self._step.drop()
             self.exchange.step += 1
-        self.exchange.workers.counted.clear()  # a row each, which nobody here writes
+        self.exchange.workers.counted.clear()  # rows of a file that attach does not write
 
 
 def attach(
@@ -281,16 +281,16 @@ def attach(
     timeout: timedelta | None = None,
     **choices: str | float | bool,
 ) -> Attached:
-    """Exchange the gradients of `model` by a method, instead of DDP's all-reduce.
+    """Exchange the gradients of `model` by a compression method, instead of DDP's all-reduce.
 
-    The method is said as on the harness's command line: `method`, `compressor`, `controller`,
-    `error_feedback`, `residual_decay`, `overlap` and `seed` by name, dotted keys as overrides:
+    Settings are those of the harness's command line: `method`, `compressor`, `controller`,
+    `error_feedback`, `residual_decay`, `overlap` and `seed` by keyword, dotted keys as overrides:
     `attach(model, "controller.density=0.01", method="topk")`. All ranks of the model's process
-    group call it with the same arguments. `timeout` is that of one collective (None: torch's
-    default). DDP's own settings, such as the size of its buckets, stay.
+    group must call it with the same arguments. `timeout` limits one collective (None: torch's
+    default). DDP's own settings, such as its bucket size, still apply.
 
-    Raises BadSetting, a ValueError of one line, for a method or a model that cannot be exchanged.
-    The model is then as it was.
+    Raise BadSetting, a ValueError of one line, for a method or a model that cannot be exchanged.
+    The model is then unchanged.
     """
     _check_model(model)
     if dist.get_rank(model.process_group) == 0 and (advice := environment.to_compile()):
@@ -332,7 +332,7 @@ def _check_model(model: DistributedDataParallel) -> None:
 
 
 def _method(overrides: list[str], model: DistributedDataParallel) -> Run:
-    """Compose and check the run whose method `overrides` say; BadSetting if attach cannot do it."""
+    """Return the checked run of the method in `overrides`. Raise BadSetting if unsupported."""
     for override in overrides:
         key = override.partition("=")[0].lstrip("+~")
         known = key.split(".")[0].split("/")[0] in KEYS
@@ -359,12 +359,12 @@ def _method(overrides: list[str], model: DistributedDataParallel) -> Run:
 
 
 def _as_override(value: str | float | bool) -> str:
-    """Write a value as a command line has it."""
+    """Return a value as text for the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _workers(model: DistributedDataParallel, timeout: timedelta | None) -> Workers:
-    """Make a process group of the model's ranks for the exchange alone."""
+    """Return the exchange's own process group of the model's ranks."""
     ranks = dist.get_process_group_ranks(model.process_group)
     device = next(model.parameters()).device
     by_host = dist.get_backend(model.process_group) == BETWEEN_CPUS.name

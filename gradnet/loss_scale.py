@@ -1,9 +1,9 @@
 """Mixed precision in an attached model: the loss scale, and steps whose gradients overflow.
 
-`torch.amp.GradScaler` multiplies the loss, and with it every gradient, by a scale that changes from
-step to step. When a gradient overflows, it skips the optimizer step. `gradnet.attached` therefore
-divides gradients by the scale before they are compressed, so that residuals and momenta keep one
-unit, and undoes an exchange in which any rank's gradient overflowed.
+`torch.amp.GradScaler` multiplies the loss, and so every gradient, by a scale that changes from step
+to step. It skips the optimizer step if a gradient overflows. `gradnet.attached` therefore divides
+gradients by the scale before compression, so that residuals and momenta keep one unit. It undoes an
+exchange in which any rank's gradient overflowed.
 """
 
 from copy import deepcopy
@@ -25,7 +25,7 @@ _scale_of_torch = GradScaler.scale
 
 @wraps(_scale_of_torch)
 def _scale(scaler: GradScaler, outputs: Any) -> Any:
-    """Scale `outputs` as torch does, and tell every attached model which scaler did it."""
+    """Scale `outputs` as torch does, and record the scaler in every attached model."""
     if scaler.is_enabled():
         for watcher in _watchers:
             watcher.scaler = scaler
@@ -33,10 +33,10 @@ def _scale(scaler: GradScaler, outputs: Any) -> Any:
 
 
 class LossScale:
-    """The GradScaler that scaled the loss of the backward pass in progress, if any.
+    """Records which GradScaler scaled the loss of the current backward pass, if any.
 
-    GradScaler has no hooks. Its `scale` method is wrapped while a `LossScale` is open. `scaler` is
-    None if no enabled scaler was used since the last `take`.
+    GradScaler has no hooks, so its `scale` method is wrapped while a `LossScale` is open. `scaler`
+    is None if no enabled scaler was used since the last `take`.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class LossScale:
         _watchers.append(self)
 
     def take(self) -> float:
-        """Return the scale of this backward pass, 1 if its loss is not scaled, and forget it.
+        """Return the scale of this backward pass, or 1 if its loss is not scaled, and forget it.
 
         The loss of the next pass may be scaled by another scaler or by none.
         """
@@ -56,17 +56,17 @@ class LossScale:
         return 1.0 if scaler is None else scaler.get_scale()
 
     def close(self) -> None:
-        """Stop watching; the last one to close gives GradScaler its own method back."""
+        """Stop recording. The last one to close restores GradScaler's own method."""
         _watchers.remove(self)
         if not _watchers and GradScaler.scale is _scale:
             GradScaler.scale = _scale_of_torch  # type: ignore[method-assign]
 
 
 class ScaledExchange:
-    """One exchange of scaled gradients, which counts only if no rank's gradient overflowed.
+    """One exchange of scaled gradients, which is undone if any rank's gradient overflowed.
 
-    The means are withheld from DDP until `settle`. Compressor and residuals are copied when the
-    exchange begins, which costs a copy of the residuals, and put back if it does not count.
+    DDP does not get the means before `settle`. Compressor and residuals are copied at the begin of
+    the exchange and restored if it is undone.
     """
 
     def __init__(self, reduction: Reduction, scale: float, device: torch.device) -> None:
@@ -76,14 +76,14 @@ class ScaledExchange:
         self._withheld: list[tuple[Tensor, Future]] = []
 
     def unscale(self, gradient: Tensor) -> None:
-        """Divide a bucket's gradient, [n], by the scale; set it to zero if it is not finite."""
+        """Divide a bucket's gradient, [n], by the scale in place. Zero it if it is not finite."""
         gradient.div_(self.scale)
         overflow = ~gradient.isfinite().all()
         self._overflow |= overflow
         gradient.masked_fill_(overflow, 0.0)
 
     def withhold(self, buffer: Tensor) -> Future:
-        """Return the future that `settle` completes with `buffer`, [n], the mean."""
+        """Return a future that `settle` completes with `buffer`, [n], which will hold the mean."""
         future = future_of(buffer)
         self._withheld.append((buffer, future))
         return future
@@ -94,9 +94,9 @@ class ScaledExchange:
         return bool(self._overflow)
 
     def settle(self, counts: bool) -> None:
-        """Hand the means to DDP, scaled again; if the exchange does not count, undo it.
+        """Give the means to DDP, scaled again. Undo the exchange unless it `counts`.
 
-        DDP then gets infinities, which GradScaler finds on every rank.
+        After an undone exchange DDP gets infinities, which GradScaler finds on every rank.
         """
         if not counts:
             self.reduction.compressor, self.reduction.feedback = self._before

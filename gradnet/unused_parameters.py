@@ -1,8 +1,8 @@
-"""Parameters that no rank used in a step: what the exchange took from them is put back.
+"""Restore the state of parameters that no rank used in a step.
 
-With `find_unused_parameters=True` DDP leaves the gradient of such a parameter alone, so that its
-mean is never applied. A rank knows at once which parameters it did not use itself, and DDP tells
-after backward which were used by none.
+With `find_unused_parameters=True` DDP does not change the gradient of such a parameter, so its mean
+is never applied. A rank knows at once which parameters it did not use itself. DDP knows only after
+backward which ones no rank used.
 """
 
 from copy import deepcopy
@@ -18,7 +18,7 @@ from harness.engine.exchange.reduction import BucketBuffers, Reduction
 class UnusedParameters:
     """Copies the state of parameters that this rank did not use, before each bucket is compressed.
 
-    State is the residual, and every entry of the compressor's dictionaries by parameter name.
+    The state is the residual, and every entry of the compressor's dictionaries by parameter name.
     """
 
     def __init__(self, model: DistributedDataParallel, reduction: Reduction) -> None:
@@ -48,7 +48,7 @@ class UnusedParameters:
             self._entries[name] = [(state, deepcopy(state.get(name))) for state in by_name]
 
     def restore(self) -> None:
-        """Put back the state of parameters that no rank used; call when backward has ended."""
+        """Restore the state of parameters that no rank used. Call it when backward has ended."""
         counts = self._model.reducer._get_local_used_map().tolist()
         unused = {name for name, count in zip(self._names, counts, strict=True) if not count}
         feedback = self._reduction.feedback
