@@ -1,7 +1,7 @@
-"""Which runs say the numbers of COVAP's tables I and VII, and of its figures 5 and 11.
+"""Map published cells of COVAP to measures on our runs: tables I and VII, figures 5 and 11.
 
-Times are of replays at true size on as many workers, comparable as they stand; accuracies of what
-was trained in the models' place.
+Times come from replays at true size with as many workers, so they compare directly. Accuracies come
+from models trained in place of the paper's.
 """
 
 from collections.abc import Callable
@@ -29,12 +29,12 @@ TRAINED = {
 
 
 def cells(rows: list[Any]) -> list[MeasuredCell]:
-    """Cells of the tables and figures that `_measure` knows."""
+    """Return the measure of every published row that `_measure` supports."""
     return measured_cells(rows, _measure, absolute="accuracy")
 
 
 def notes(row: Any, rows: pd.DataFrame, found: Number) -> list[str]:
-    """Differences of these runs from the paper's."""
+    """Return a note if the runs have another number of workers than the paper, else []."""
     return fewer(rows, WORKERS)
 
 
@@ -56,12 +56,12 @@ def _measure(row: Any) -> Measure | None:
 
 
 def _alone(value: Callable[[Runs], float]) -> Measure:
-    """A number of replays, in which nothing is random."""
+    """Return a measure without an interval, as replays are deterministic."""
     return lambda runs: Number(value(runs), NAN, NAN)
 
 
 def _of_table1(runs: Runs, model: str, metric: str) -> float:
-    """Times in ms, or what follows from them."""
+    """Return a metric of table I from a replay: a time in ms or a ratio of times."""
     group = replays.of_model(runs, "covap_table1", model)
     row = group.rows(replays.SERIAL).iloc[0]
     backward_s, comm_s = row.conditions["model.times.backward_s"], row.ccr * row.compute_s
@@ -82,23 +82,23 @@ def _method(model: str, name: str) -> str:
 
 
 def _share(group: Group, method: str) -> float:
-    """Return the share of linear scaling that a method reaches."""
+    """Return compute time over step time: the share of linear scaling that `method` reaches."""
     return replays.seconds(group, method, "compute_s") / replays.seconds(group, method)
 
 
 def _speedup(runs: Runs, model: str, name: str) -> float:
-    """Over one GPU, by equation 2."""
+    """Return the speed-up over one GPU by equation 2: workers times the share of linear scaling."""
     return WORKERS * _share(replays.of_model(runs, "covap_fig7", model), _method(model, name))
 
 
 def _below_linear(runs: Runs, model: str, name: str) -> float:
-    """Percent."""
+    """Return by how many percent method `name` is below linear scaling on `WORKERS` workers."""
     group = replays.of_model(runs, "covap_fig11", model, workers=WORKERS)
     return 100 * (1 - _share(group, _method(model, name)))
 
 
 def _accuracy(runs: Runs, name: str, method: str) -> Number:
-    """Percent."""
+    """Return the final accuracy in percent; raise `NoSuchRuns` if no run gives one for `name`."""
     if name not in trained.STAND_INS or name == trained.PERPLEXITY:
         raise NoSuchRuns(f"nothing is trained in the place of {name}")
     rows = trained.of_model(runs, name).rows(method)

@@ -85,7 +85,7 @@ class Covap(Predictor):
         }
 
     def _interval(self, model: str) -> int:
-        """Return I, the least whole number not below CCR after rounding CCR to one decimal."""
+        """Return I, the interval: CCR rounded to one decimal, then rounded up; at least 1."""
         job = self._job_of(model, PROFILED, None)
         ratio = self._replayed(job, "DDPovlp", 1).comm_s / job.compute.backward_s
         return max(1, ceil(round(ratio, 1)))
@@ -97,7 +97,7 @@ class Covap(Predictor):
         return replays.iteration(job, self._method(method, interval))
 
     def _method(self, name: str, interval: int) -> ReplayedMethod:
-        """Return the method to replay for a published name; `Unpredictable` if it is unknown."""
+        """Return the method to replay; raise `Unpredictable` if the published name is unknown."""
         if name == "COVAP":
             cost = self.bench.cost("covap")
             return ReplayedMethod("covap.COVAP", (), 1 / interval, cost, turn=interval)
@@ -129,7 +129,7 @@ class Covap(Predictor):
         return self._replayed(job, method, int(interval or self._interval(_model(cell))))
 
     def _chosen_by_ccr(self, job: ReplayJob) -> Iteration:
-        """Return table III's Random-k, at the density that leaves the published CCR."""
+        """Replay table III's Random-k at the density that leaves the published CCR."""
         method = self._method("Random-k", 1)
         once_s, twice_s = (
             replays.iteration(job, method._replace(density=times * DENSITY)).comm_s
@@ -154,9 +154,9 @@ class Covap(Predictor):
         return 1e3 * self._iteration(cell).compress_s
 
     def _saved_ms(self, cell: Measurement) -> float:
-        """Return the communication that a method saves, in ms.
+        """Return the communication time that a method saves, in ms.
 
-        A gathering method runs on the most workers it can, if the cell names no number.
+        If the cell names no number of workers, a gathering method runs on the most it can.
         """
         ours = cell
         if _method_of(cell) in GATHERING and not cell.workers:
@@ -164,7 +164,7 @@ class Covap(Predictor):
         return 1e3 * (self._iteration(cell, "DDPovlp").comm_s - self._iteration(ours).comm_s)
 
     def _tensor_ms(self, cell: Measurement) -> float:
-        """Return the time of an all-reduce of the table's number of elements, in ms."""
+        """Return the ms to all-reduce the table's elements; `Unpredictable` if none are listed."""
         if cell.method == "tensor total":
             return sum(
                 self._tensor_ms(each)
@@ -184,7 +184,7 @@ class Covap(Predictor):
         return self._workers(cell) * found.compute_s / found.total_s
 
     def _training_s(self, cell: Measurement) -> float:
-        """Scale DDP's published time; `Unpredictable` without: iterations are not published."""
+        """Scale DDP's published training time to this method; raise `Unpredictable` without one."""
         ddp = first(self.cells, method="DDPovlp", model=cell.model, metric=cell.metric)
         if ddp is None or ddp.value is None:
             raise Unpredictable(f"no total_training_time of DDPovlp and {cell.model} to scale")
@@ -196,7 +196,7 @@ class Covap(Predictor):
         return [self._iteration(cell, name).total_s for name in cell.method.split(" vs ")]
 
     def _gains(self, cell: Measurement) -> list[float]:
-        """Return every other method's time over COVAP's; of the first model if none is named."""
+        """Return other methods' step time over COVAP's; a cell without a model means ResNet-101."""
         cell = cell if cell.model else cell._replace(model="ResNet-101")
         ours = self._iteration(cell, "COVAP").total_s
         return [self._iteration(cell, name).total_s / ours for name in OTHERS]
@@ -213,7 +213,7 @@ class Covap(Predictor):
         return fmean(growths)
 
     def _overhead_growth(self) -> float:
-        """Return the growth by elements from ResNet-101 to VGG-19, the same for all methods."""
+        """Return VGG-19's elements over ResNet-101's: compression time grows by this factor."""
         return parameters("VGG-19") / parameters("ResNet-101")
 
 

@@ -1,4 +1,4 @@
-"""Judge COVAP's claims on time by replays: tables I to III, V, VII, figures 4 to 11."""
+"""Decide COVAP's claims on time from replays: tables I to III, V, VII, figures 4 to 11."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ DENSE, SERIAL, PROFILED = "allreduce", "allreduce_after_backward", "covap"
 POWER = "powersgd_rank=1_vectors_apart"
 MODELS = {"resnet101": "ResNet-101", "vgg19": "VGG-19", "bert_cn": "Bert", "gpt2": "GPT-2"}
 OF_TABLE1 = tuple(MODELS)[:3]
-BY_INTERVAL = {"resnet101": "covap_0.34"}  # I = 3; of the others 4
+BY_INTERVAL = {"resnet101": "covap_0.34"}  # I = 3; all other models have 4
 RIVALS = {
     "DDPovlp": DENSE,
     "Top-k": "topk_0.01_int64",
@@ -28,12 +28,12 @@ SWEPT = {f"covap_{density}": every for every, density in enumerate(
     ("1", "0.5", "0.34", "0.25", "0.2", "0.17", "0.145", "0.125"), 1
 )}  # fmt: skip
 INTERVALS = {"resnet101": 3, "vgg19": 4, "bert_cn": 4, "gpt2": 4}
-PROFILED_STEP, UNALIGNED = 2, 0.2  # after two to warm up; share of T_comm, published
-NARROW = "narrow_bert_cn"  # over packets, and in virtual time beside them
-TURN = 4  # steps in which every part goes once, at I = 4
-FLAT = 1.05  # another interval makes less than 5 % of difference
-NEAR_LINEAR, LITTLE = 0.7, 0.2  # of linear scaling; exposed over computation
-WITHIN, BELOW = 0.05, 0.3  # of figure 11
+PROFILED_STEP, UNALIGNED = 2, 0.2  # after two warm-up steps; published error, a share of T_comm
+NARROW = "narrow_bert_cn"  # run over real packets and in virtual time
+TURN = 4  # steps in which every part is sent once, at I = 4
+FLAT = 1.05  # a longer interval gains less than 5 %
+NEAR_LINEAR, LITTLE = 0.7, 0.2  # share of linear scaling; exposed communication over computation
+WITHIN, BELOW = 0.05, 0.3  # share below linear scaling, in figure 11
 SIGN_BYTES = 8  # the authors' code sends a byte for every sign
 OF_TABLE2 = {
     "Top-k": "topk_0.01_after_backward_int64",
@@ -45,12 +45,12 @@ OF_TABLE2 = {
 
 
 def of_model(runs: Runs, experiment: str, model: str, **conditions: object) -> Group:
-    """Replays of one model."""
+    """Return the replays of one model in `experiment` under `conditions`."""
     return runs.of(experiment, model__name=model, **conditions)
 
 
 def covap_of(model: str) -> str:
-    """COVAP's name at the interval that the paper gives the model."""
+    """Return COVAP's run label at the interval that the paper uses for `model`."""
     return BY_INTERVAL.get(model, "covap_0.25")
 
 
@@ -63,7 +63,7 @@ def seconds(group: Group, method: str, part: str = "iteration_s") -> float:
 
 
 def ratios_of_communication(runs: Runs) -> Found:
-    """Communication over backward without overlap: twice and more, the most on VGG-19."""
+    """Decide whether communication takes at least twice backward on all models, most on VGG-19."""
     found = {}
     for model in OF_TABLE1:
         group = of_model(runs, "covap_table1", model)
@@ -74,7 +74,7 @@ def ratios_of_communication(runs: Runs) -> Found:
 
 
 def gain_falls(runs: Runs) -> Found:
-    """Claim: overlap gains less, the more communication there is."""
+    """Decide whether overlap gains less on models with more communication per backward."""
     gains, ratios = {}, {}
     for model in OF_TABLE1:
         group = of_model(runs, "covap_table1", model)
@@ -87,7 +87,7 @@ def gain_falls(runs: Runs) -> Found:
 
 
 def compression_of_table2(runs: Runs) -> Found:
-    """Claim: of table II's methods Top-k spends the longest on compression, FP16 the shortest."""
+    """Decide whether Top-k compresses the longest and FP16 the shortest of table II's methods."""
     group = of_model(runs, "covap_table2", "vgg19")
     found = {name: 1e3 * seconds(group, m, "compress_s") for name, m in OF_TABLE2.items()}
     order = sorted(found, key=lambda name: found[name])
@@ -95,7 +95,7 @@ def compression_of_table2(runs: Runs) -> Found:
 
 
 def signs_communicate_longer(runs: Runs) -> Found:
-    """Claim: with a byte for every sign EFsignSGD communicates longer than no compression."""
+    """Decide whether EFsignSGD, with a byte for every sign, communicates longer than dense."""
     dense = of_model(runs, "covap_table2", "vgg19")
     efficiency = dense.rows(SERIAL).conditions.iloc[0]["network.efficiency"]
     slow = round(efficiency / SIGN_BYTES, 5)
@@ -108,7 +108,7 @@ def signs_communicate_longer(runs: Runs) -> Found:
 
 
 def near_linear(runs: Runs) -> Found:
-    """Claim: with overlap, a compressor that leaves a CCR of about 1 scales nearly linearly."""
+    """Decide whether FP16 with overlap reaches at least `NEAR_LINEAR` of linear scaling."""
     group = of_model(runs, "covap_table3", "resnet101")
     found = {
         name: seconds(group, method, "compute_s") / seconds(group, method)
@@ -119,14 +119,14 @@ def near_linear(runs: Runs) -> Found:
 
 
 def largest_bucket(runs: Runs) -> Found:
-    """Claim: VGG-19's bucket with the linear layer FC1 takes over half of all communication."""
+    """Decide whether FC1, VGG-19's largest layer, has over half of the elements."""
     path = of_model(runs, "covap_table1", "vgg19").rows(SERIAL).path.iloc[0]
     (model, *_) = form.read(load.environment(path))
     return Found(model.largest > 0.5, f"FC1 alone has {100 * model.largest:.0f} % of the elements")
 
 
 def compression_of_figure7(runs: Runs) -> Found:
-    """Claim: Top-k spends over 200 ms on compression, Ok-topk about a tenth of that."""
+    """Decide whether Top-k compresses for over 200 ms and Ok-topk for under a fifth of that."""
     group = of_model(runs, "covap_fig7", "resnet101")
     found = {n: 1e3 * seconds(group, RIVALS[n], "compress_s") for n in ("Top-k", "Ok-topk")}
     holds = found["Top-k"] > 200 and found["Ok-topk"] < found["Top-k"] / 5
@@ -135,7 +135,7 @@ def compression_of_figure7(runs: Runs) -> Found:
 
 
 def power_of_figure7(runs: Runs) -> Found:
-    """Claim: PowerSGD exposes about 20 ms of communication, 30 at most."""
+    """Decide whether PowerSGD exposes less than 30 ms of communication (published: 20)."""
     group = of_model(runs, "covap_fig7", "resnet101")
     exposed_s, compress_s = (seconds(group, POWER, part) for part in ("exposed_s", "compress_s"))
     told = f"{1e3 * exposed_s:.0f} and {1e3 * compress_s:.0f} ms"
@@ -143,7 +143,7 @@ def power_of_figure7(runs: Runs) -> Found:
 
 
 def profiled_interval(runs: Runs) -> Found:
-    """I that COVAP's profiler has at the end of a replay of each model."""
+    """Decide whether COVAP's profiler ends at the published interval on every model."""
     found = {}
     for model in MODELS:
         group = of_model(runs, "covap_table1", model)
@@ -153,7 +153,7 @@ def profiled_interval(runs: Runs) -> Found:
 
 
 def unaligned(experiment: str, model: str) -> Rule:
-    """T_comm as each worker sees it in the profiled exchange, over the profiler's."""
+    """Return the rule that workers measure T_comm about `UNALIGNED` longer than the profiler."""
 
     def decide(runs: Runs) -> Found:
         group = of_model(runs, experiment, model)
@@ -173,7 +173,7 @@ def _seen_over_told(steps: pd.DataFrame) -> float:
 
 
 def balances(runs: Runs) -> Found:
-    """Bytes of the largest step of a turn over those of the smallest, with sharding and without."""
+    """Decide whether sharding more than halves the bytes of the largest over the smallest step."""
     spread = {}
     group = of_model(runs, "covap_fig4", "vgg19")
     for method in ("covap_0.25", "covap_0.25_no_sharding"):
@@ -185,7 +185,7 @@ def balances(runs: Runs) -> Found:
 
 
 def speeds(runs: Runs, model: str) -> dict[int, float]:
-    """Share of linear scaling by interval."""
+    """Return the share of linear scaling that COVAP reaches on `model`, by interval."""
     group = of_model(runs, "covap_fig5", model)
     return {
         every: seconds(group, method, "compute_s") / seconds(group, method)
@@ -201,7 +201,7 @@ def flat_beyond_3(runs: Runs) -> Found:
 
 
 def saturates_at_4(runs: Runs) -> Found:
-    """Claim on a narrow Bert: steps are shorter up to I = 4 and hardly beyond, pair by pair."""
+    """Decide whether a narrow Bert's steps get shorter up to I = 4 and hardly beyond."""
     group = of_model(runs, "covap_fig5_packets", NARROW)
     at = {every: method for method, every in SWEPT.items() if every <= 6}
     shorter = [group.ratio("iteration_s", at[every], at[every + 1]) for every in (1, 2, 3)]
@@ -220,7 +220,7 @@ def fastest_at_4(runs: Runs) -> Found:
 
 
 def hides(runs: Runs) -> Found:
-    """Claim: COVAP leaves little communication exposed, over computation, on all four models."""
+    """Decide whether COVAP exposes at most `LITTLE` of its computation on all four models."""
     found = {}
     for model in MODELS:
         group, method = of_model(runs, "covap_fig7", model), covap_of(model)
@@ -231,7 +231,7 @@ def hides(runs: Runs) -> Found:
 
 
 def ranked(runs: Runs, model: str) -> list[str]:
-    """Published names from the fastest."""
+    """Return the published names of the methods by step time on `model`, fastest first."""
     group = of_model(runs, "covap_fig7", model)
     names = RIVALS | {"COVAP": covap_of(model)}
     took = {name: seconds(group, method) for name, method in names.items()}
@@ -252,7 +252,7 @@ def second(runs: Runs) -> Found:
 
 
 def below_linear(method: str, least: float, most: float) -> Rule:
-    """Share of a step of ResNet-101 on 64 workers that is no computation, in [least, most]."""
+    """Return the rule that `method` is `least` to `most` below linear on 64 workers, ResNet-101."""
 
     def decide(runs: Runs) -> Found:
         group = of_model(runs, "covap_fig11", "resnet101", workers=64)
@@ -263,7 +263,7 @@ def below_linear(method: str, least: float, most: float) -> Rule:
 
 
 def gathers_grow_little(runs: Runs) -> Found:
-    """Speed-up with 8 times the workers."""
+    """Decide whether gathering methods speed up less than 4 times from 8 to 64 workers."""
     few, many = (of_model(runs, "covap_fig11", "resnet101", workers=w) for w in (8, 64))
     methods = {"Random-k": "randomk_0.01_int64_no_shared", "EFsignSGD": "ef_signsgd"}
     found = {n: 8 * seconds(few, m) / seconds(many, m) for n, m in methods.items()}

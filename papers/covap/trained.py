@@ -1,4 +1,4 @@
-"""What COVAP's trained stand-ins say: figure 6 and the accuracies of table VII."""
+"""Decide COVAP's claims on accuracy from trained models: figure 6 and table VII."""
 
 from collections.abc import Callable
 
@@ -8,33 +8,33 @@ from harness.reporting.claims.guards import Controls, Regime
 from harness.reporting.claims.rules import Rule
 
 TRAINED, RATES = "covap_table7", "covap_scheduler"
-OF_WORDS = "covap_table7_text"  # as covap_table7, of models of text
-ON_A_GPU, ITSELF = "covap_table7_glyphs", "resnet101"  # of ResNet-101 at true size
+OF_WORDS = "covap_table7_text"  # the text models of table VII
+ON_A_GPU, ITSELF = "covap_table7_glyphs", "resnet101"  # ResNet-101 at true size
 DENSE, COVAP, PLAIN, WITHOUT = "allreduce", "covap", "covap_init=1", "covap_no_ef"
-SHORT = "covap_ascend_steps=1"  # its scheduler over 5 of 1000 steps, a part as small as the paper's
+SHORT = "covap_ascend_steps=1"  # scheduler over 5 of 1000 steps, as short as the paper's
 RIVALS = (DENSE, "topk_0.01_int64", "fp16", "ef_signsgd", "powersgd_rank=1_vectors_apart")
 SWEPT = (0.02, 0.05, 0.1)  # learning rates of covap_rates
-CLOSE = 0.002  # of accuracy, the most that COVAP may lose
-CLOSE_SHARE = 0.0027  # of an inverse perplexity, which has no points: 0.2 of ResNet-101's 74.6 %
+CLOSE = 0.002  # of accuracy: the most that COVAP may lose
+CLOSE_SHARE = 0.0027  # of an inverse perplexity: like 0.2 points of ResNet-101's 74.6 %
 STAND_INS = {
     "ResNet-101": "mlp_as_resnet101",
     "VGG-19": "mlp_as_vgg19",
     "Bert": "bert_as_bert_cn",
     "GPT-2": "gpt_as_gpt2",
 }
-OF_TEXT = {"Bert": "passages", "GPT-2": "pydoc"}  # data; of the others characters
+OF_TEXT = {"Bert": "passages", "GPT-2": "pydoc"}  # data sets; others train on characters
 PERPLEXITY = "GPT-2"
-REGIMES = {  # communication over all of computation: the paper's CCR is over backward
+REGIMES = {  # communication over all computation; the paper's CCR is over backward
     "ResNet-101": Regime(ccr=(1.3, 1.7)),  # 2.1 x 0.074 / 0.104
     "VGG-19": Regime(ccr=(2.4, 2.95)),  # 4.0 x 0.113 / 0.169
     "Bert": Regime(ccr=(1.85, 2.4)),  # 3.1 x 0.206 / 0.303
     "GPT-2": Regime(ccr=(2.1, 2.7)),  # 3.5 x 0.144 / 0.211
 }
-FORGETS = {  # method: share of the dense accuracy that it has to lose, as in DC2's figures 4 and 9
+FORGETS = {  # method: share of the dense accuracy that it must lose, as in DC2's figures 4 and 9
     "randomk_0.1_no_ef_no_shared": 0.5,
     "topk_0.001_no_ef": 0.15,
 }
-# Adam makes up for how small a mean of random tenths is, so of text that need not lose.
+# Adam rescales the small mean of random tenths, so Random-k need not lose on text.
 FORGETS_TEXT = {"topk_0.001_no_ef": 0.15}
 CONTROLS = [
     Controls(stand_in, OF_TEXT[model], OF_WORDS, FORGETS_TEXT)
@@ -55,7 +55,10 @@ def itself(runs: Runs) -> Group:
 
 
 def is_close(of: Callable[[Runs], Group], share: bool = False, method: str = COVAP) -> Rule:
-    """COVAP ends as good as no compression, pair by pair; `share`: of an inverse perplexity."""
+    """Return the rule that `method` ends as good as dense, pair by pair, within `CLOSE`.
+
+    With `share`, quality is an inverse perplexity and the margin `CLOSE_SHARE`.
+    """
     close, unit = (CLOSE_SHARE, "%") if share else (CLOSE, "points")
 
     def decide(runs: Runs) -> Found:
@@ -69,7 +72,7 @@ def is_close(of: Callable[[Runs], Group], share: bool = False, method: str = COV
 
 
 def is_first(model: str) -> Rule:
-    """COVAP reaches the target before every other method; who misses it bounds its time."""
+    """Return the rule that COVAP reaches the target first; False if it misses it in some run."""
 
     def decide(runs: Runs) -> Found:
         group = of_model(runs, model)
@@ -85,7 +88,7 @@ def is_first(model: str) -> Rule:
 
 
 def scheduler_is_better(other: str, of: Callable[[Runs], Group]) -> Rule:
-    """Final accuracy with the scheduler over that with plain error feedback, or none."""
+    """Return the rule that COVAP with its scheduler ends more accurate than `other`, by pair."""
 
     def decide(runs: Runs) -> Found:
         group = of(runs)
@@ -97,5 +100,5 @@ def scheduler_is_better(other: str, of: Callable[[Runs], Group]) -> Rule:
 
 
 def of_rate(rate: float) -> Callable[[Runs], Group]:
-    """ResNet-101's stand-in at one learning rate."""
+    """Return a function that selects the runs of ResNet-101's stand-in at learning rate `rate`."""
     return lambda runs: runs.of(RATES, model__name=STAND_INS["ResNet-101"], optimizer__lr=rate)
