@@ -1,9 +1,9 @@
-"""NetSenseML's claims (Wang et al., 2025), in the order of its figures and tables.
+"""Decide NetSenseML's claims (Wang et al., 2025), in the order of its figures and tables.
 
-netsense is the published rule, netsense_bdp_gain=2 is ours; TopK-0.1 sends int64 positions, as the
-paper's volumes have it. Figures 5 and 6 are trained; table 1 and figures 7 and 8 are replays of
-the true sizes, once without and once with an overhead of NetSenseML's own (`READINGS`). The list is
-at the end.
+`netsense` is the published rule, `netsense_bdp_gain=2` is ours. TopK-0.1 sends int64 positions, as
+the paper's volumes imply. Figures 5 and 6 come from trained runs. Table 1 and figures 7 and 8 come
+from replays at true size, without and with an overhead of NetSenseML itself (`READINGS`). The list
+of claims is at the end.
 """
 
 import pandas as pd
@@ -60,7 +60,7 @@ from papers.netsense.throughput import (
 
 
 def first_to_target(experiment: str, mbit: float) -> rules.Rule:
-    """NetSenseML, of the paper's three; a method that misses the target bounds its time."""
+    """Return the rule that NetSenseML reaches the target first; False if it misses it in a run."""
 
     def decide(runs: Runs) -> Found:
         group = at_rate(runs, experiment, mbit)
@@ -78,7 +78,7 @@ def first_to_target(experiment: str, mbit: float) -> rules.Rule:
 
 
 def five_times(runs: Runs) -> Found:
-    """Time to target of TopK-0.1 over NetSenseML's at 500 Mbit/s."""
+    """Decide whether TopK-0.1 takes about 5 times NetSenseML's time to target at 500 Mbit/s."""
     group = at_rate(runs, RESNET18, 500.0)
     found = group.ratio("time_to_target_s", TOP_K, NETSENSE)
     holds = rules.meets(found, 5)
@@ -87,7 +87,7 @@ def five_times(runs: Runs) -> Found:
 
 
 def smoothest(runs: Runs) -> Found:
-    """Test smoothness by how far accuracy falls between evaluations, summed over a run."""
+    """Decide whether NetSenseML loses the least accuracy between evaluations, summed over a run."""
     group = at_rate(runs, RESNET18, 200.0)
     group.seen.columns.add("final")
     found = {
@@ -106,9 +106,9 @@ def _falls(accuracy: pd.Series) -> float:
 
 
 def more_accurate(runs: Runs) -> Found:
-    """Competitors are stopped when NetSenseML has its best accuracy, as the paper says.
+    """Decide whether NetSenseML is the most accurate at the time of its own best accuracy.
 
-    One that was not evaluated by then has no accuracy, and nothing is decided.
+    A rival counts with its best accuracy until then. Without one the claim is undecided.
     """
     told, less, verdicts = [], [], []
     for mbit in (200.0, 500.0):
@@ -124,7 +124,7 @@ def more_accurate(runs: Runs) -> Found:
 
 
 def stopped(group: Group) -> pd.DataFrame:
-    """Rows of the three with their best accuracy until NetSenseML had its own."""
+    """Return the three methods' runs with their best accuracy until NetSenseML had its own."""
     found = ratios.stopped(group.rows(*METHODS), NETSENSE)
     if found.best[found.method == NETSENSE].isna().any():
         raise NoSuchRuns(f"no runs of {NETSENSE} with evaluations in {group.experiment}")
@@ -132,7 +132,7 @@ def stopped(group: Group) -> pd.DataFrame:
 
 
 def is_sooner(column: str, method: str, rival: str) -> rules.Rule:
-    """The time in `column` of `method` is less than that of `rival`, at every rate."""
+    """Return the rule that `method` has a shorter time in `column` than `rival` at every rate."""
 
     def decide(runs: Runs) -> Found:
         groups = at_rates(runs, RESNET18)
@@ -146,7 +146,7 @@ def is_sooner(column: str, method: str, rival: str) -> rules.Rule:
 
 
 def is_more_accurate(runs: Runs) -> Found:
-    """Final accuracy with bdp_gain over that of netsense, at every rate."""
+    """Decide whether `bdp_gain` ends more accurate than the published rule at every rate."""
     groups = at_rates(runs, RESNET18)
     found = {mbit: group.ratio("final", BDP, NETSENSE) for mbit, group in groups.items()}
     densities = {f"{m:g}": group.mean("density", BDP)[BDP] for m, group in groups.items()}
@@ -156,7 +156,7 @@ def is_more_accurate(runs: Runs) -> Found:
     return Found(all_of(map(above, found.values())), told, f"not so at {', '.join(worse)}")
 
 
-FORGETS = {  # method: share of the dense accuracy that it has to lose
+FORGETS = {  # method: share of the dense accuracy that it must lose
     "randomk_0.1_no_ef": 0.5,  # does not train, as in DC2's figures 4 and 9
     "topk_0.001_no_ef": 0.15,  # as DC2's Top-k-0.001 on CIFAR-10
 }

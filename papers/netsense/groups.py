@@ -1,6 +1,6 @@
-"""Runs of NetSenseML's experiments by rate and by reading of its overhead, pair by pair.
+"""Select the runs of NetSenseML's experiments by rate and by reading of its overhead.
 
-TopK-0.1 sends int64 positions, as the paper's volumes have it.
+Comparisons are pair by pair. TopK-0.1 sends int64 positions, as the paper's volumes imply.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ from harness.reporting.claims.base import (
 from harness.reporting.claims.guards import Regime
 from harness.reporting.claims.origins import PublishedCell
 
-SETTLED, SHARE = 100, 4  # first exchanges, left out, of a shorter run a quarter: start-up takes
-# 20 at most, and 8 halvings lead to the floor
+# Steps to leave out: 100, or a quarter of a shorter run (start-up takes 20, then 8 halvings).
+SETTLED, SHARE = 100, 4
 
 NETSENSE, BDP, DENSE, TOP_K = "netsense", "netsense_bdp_gain=2", "allreduce", "topk_0.1_int64"
 METHODS = (NETSENSE, DENSE, TOP_K)
@@ -38,27 +38,27 @@ READINGS = {
     OVERHEAD: "with an overhead of 0.168 s a step",
 }
 REGIME = Regime(workers=PUBLISHED_WORKERS)
-OF_RESNET18 = REGIME._replace(ccr=(5.0, 70.0))  # table 1's AllReduce has 9, 14 and 64
+OF_RESNET18 = REGIME._replace(ccr=(5.0, 70.0))  # AllReduce has 9, 14 and 64 in table 1
 
 
 def throughputs(mbit: float, *methods: str) -> list[PublishedCell]:
-    """Cells of table 1 at a rate, of methods by their published names."""
+    """Return the keys of table 1's throughput cells at `mbit`, for published method names."""
     row = {"id": "netsense_table1", "model": "ResNet18", "network": f"{mbit:g}Mbps"}
     return [row | {"method": m, "metric": "training_throughput"} for m in methods]
 
 
 def at_rate(runs: Runs, experiment: str, mbit: float) -> Group:
-    """Runs at one of `RATES`, which profiles scale to a stand-in's size."""
+    """Return the runs at a published rate of `RATES`; profiles scale it to a stand-in's size."""
     return runs.of(experiment, profile__of__rate_mbit=mbit)
 
 
 def by_reading(runs: Runs, experiment: str, reading: str, **conditions: float) -> Group:
-    """Runs of a replay whose device is that `reading` of NetSenseML's overhead."""
+    """Return the replays whose device has that `reading` of NetSenseML's overhead."""
     return runs.of(experiment, network__device__name=reading, **conditions)
 
 
 def telling_throughput(runs: Runs, experiment: str, mbit: float) -> Group:
-    """Runs at one of `RATES`; of ResNet18 those of table 1, where there are any."""
+    """Return the runs that decide throughput at a rate; for ResNet18 table 1's if it has any."""
     if experiment == RESNET18:
         with suppress(NoSuchRuns):
             return by_reading(runs, TABLE1, WITHOUT, profile__of__rate_mbit=mbit)
@@ -66,17 +66,17 @@ def telling_throughput(runs: Runs, experiment: str, mbit: float) -> Group:
 
 
 def at_rates(runs: Runs, experiment: str) -> dict[float, Group]:
-    """`at_rate` for each of its `RATES`."""
+    """Return the runs at each of the `RATES` of `experiment`, by rate in Mbit/s."""
     return {mbit: at_rate(runs, experiment, mbit) for mbit in RATES[experiment]}
 
 
 def later(steps: pd.DataFrame) -> pd.DataFrame:
-    """Rows after start-up and the way down from there."""
+    """Return the rows of `steps` after start-up: `SETTLED` steps, in a short run a quarter."""
     return steps[steps.step >= min(SETTLED, steps.step.nunique() // SHARE)]
 
 
 def settled(group: Group, *methods: str) -> pd.DataFrame:
-    """Rows of `methods` with the throughput after start-up."""
+    """Return the runs of `methods`, with `throughput` replaced by samples/s after start-up."""
     group.seen.columns.add("throughput")
     rows = group.rows(*methods)
     speeds = [metrics.throughput(later(load.steps(path))) for path in rows.path]
@@ -84,22 +84,22 @@ def settled(group: Group, *methods: str) -> pd.DataFrame:
 
 
 def settled_ratio(group: Group, over: str, under: str) -> Ratio:
-    """Ratio of two methods' throughputs after start-up, pair by pair."""
+    """Return the ratio of two methods' throughputs after start-up, paired by seeds."""
     return group.paired(settled(group, over, under), "throughput", over, under)
 
 
 def means(rows: pd.DataFrame, column: str = "throughput") -> dict[str, float]:
-    """Mean of a column by method."""
+    """Return the mean of `column` by method."""
     return {str(method): float(x) for method, x in rows.groupby("method")[column].mean().items()}
 
 
 def by_pair(rows: pd.DataFrame, values: Iterable[float]) -> pd.Series:
-    """One value a row, indexed by its pair of seeds."""
+    """Return `values`, one for each of `rows`, as a series indexed by pair of seeds."""
     return pd.Series(list(values), pd.MultiIndex.from_frame(rows[load.PAIR]), dtype=float)
 
 
 def compared(group: Group, over: pd.Series, under: pd.Series) -> Ratio:
-    """Ratio of two values pair by pair; its p is noted. Pairs that lack one are told of."""
+    """Return the paired ratio of `over` to `under`; note its p and missing pairs in `group`."""
     both = pd.concat([over, under], axis=1, keys=["over", "under"])
     lost = int(both.isna().any(axis=1).sum())
     group.seen.doubts.append(f"{lost} of {len(both)} pairs lack a value" if lost else "")
@@ -111,12 +111,12 @@ def compared(group: Group, over: pd.Series, under: pd.Series) -> Ratio:
 
 
 def told_of(found: dict[str, pd.Series]) -> str:
-    """Means over pairs, as `listed`."""
+    """Format the mean over pairs of each method."""
     return listed({method: float(values.mean()) for method, values in found.items()})
 
 
 def exposed(group: Group) -> str:
-    """Say why NetSenseML's throughput follows the network."""
+    """Describe which share of its time NetSenseML waits for the network, and what it sends."""
     rows = group.rows(NETSENSE)
     share = (rows.exposed_s / rows.iteration_s).mean()
     told = f"{NETSENSE} waits for the network in {share:.2g} of its time"
@@ -124,7 +124,7 @@ def exposed(group: Group) -> str:
 
 
 def gathers(group: Group) -> str:
-    """Say what an all-gather of TopK-0.1 costs over a ring, here and on the paper's workers."""
+    """Describe what TopK-0.1's all-gather costs over a ring, here and on the paper's workers."""
     row = group.rows(TOP_K).iloc[0]
     ring = 2 * (row.workers - 1) / row.workers
     told = (

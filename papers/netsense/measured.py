@@ -1,4 +1,4 @@
-"""Which runs say the numbers of NetSenseML's tables and text."""
+"""Map published cells of NetSenseML's tables and text to measures on our runs."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ TABLES = {"netsense_table1": groups.RESNET18, "netsense_table2": groups.VGG16}
 
 
 def cells(rows: list[Any]) -> list[MeasuredCell]:
-    """Cells of `TABLES`, with ratios that follow from them unprinted, and of the text."""
+    """Return measures for the cells of `TABLES` and of the text, and for the ratios they imply."""
     found = []
     for row in rows:
         if row.id in TABLES:
@@ -31,14 +31,14 @@ def cells(rows: list[Any]) -> list[MeasuredCell]:
 
 
 def notes(row: Any, rows: pd.DataFrame, found: Number) -> list[str]:
-    """Differences of these runs from the paper's."""
+    """Return notes on another number of workers than the paper's, and on a missing number."""
     late = found.mean != found.mean
     early = ["no evaluation before NetSenseML had its best accuracy, or none at all"]
     return fewer(rows, WORKERS) + (early if late else [])
 
 
 def _of_table(row: Any, rows: list[Any]) -> list[MeasuredCell]:
-    """A cell of NetSenseML's tables; for throughput also its ratio to that of AllReduce."""
+    """Return the measure of a table's cell; for throughput also of its ratio to AllReduce's."""
     experiment, method = TABLES[row.id], METHODS[row.method]
     mbit = float(row.network[:-4]) * MBIT[row.network[-4:]]
 
@@ -67,7 +67,7 @@ def _of_table(row: Any, rows: list[Any]) -> list[MeasuredCell]:
 
 
 def _throughput(group: Group, method: str) -> Number:
-    """Samples/s after start-up."""
+    """Return samples/s after start-up, with the interval over seeds."""
     return Number(*statistics.interval(groups.settled(group, method).throughput))
 
 
@@ -77,14 +77,14 @@ def _over_dense(group: Group, method: str) -> Number:
 
 
 def _accuracy(group: Group, method: str) -> Number:
-    """Best accuracy in percent, competitors stopped when NetSenseML has its own."""
+    """Return the best accuracy in percent; rivals stop when NetSenseML has its own."""
     rows = group.rows(*{method, groups.NETSENSE})
     found = ratios.stopped(rows, groups.NETSENSE)
     return Number(*statistics.interval(100 * found[found.method == method].best))
 
 
 def _time(group: Group, method: str) -> Number:
-    """Convergence time; the end of the run where it was not reached."""
+    """Return the mean convergence time in s, a lower bound if some run did not converge."""
     rows = group.rows(method)
     found = statistics.interval(rows.convergence_s)
     if rows.converged.all():
@@ -93,6 +93,6 @@ def _time(group: Group, method: str) -> Number:
 
 
 def _time_ratio(runs: Runs) -> Number:
-    """Ratio of times to the target at 500 Mbit/s."""
+    """Return TopK-0.1's time to the target over NetSenseML's at 500 Mbit/s."""
     group = groups.at_rate(runs, groups.RESNET18, 500.0)
     return ratio(group, "time_to_target_s", groups.TOP_K, groups.NETSENSE)

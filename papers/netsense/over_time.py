@@ -1,4 +1,4 @@
-"""NetSenseML's figures 7 and 8: throughput while the rate falls, and while flows compete."""
+"""Decide NetSenseML's figures 7 and 8: throughput while the rate falls or flows compete."""
 
 from collections.abc import Callable
 
@@ -30,14 +30,14 @@ from papers.netsense.groups import (
     told_of,
 )
 
-STABLE = 0.8  # of its highest throughput, in every later part of the time compared
-FALLS = 0.6  # of it, or less
-PARTS = 10  # in which the time compared is cut: figure 7 has ten rates
+STABLE = 0.8  # of its highest throughput: what a stable method keeps in every later part
+FALLS = 0.6  # of its highest throughput: what a falling method comes down to
+PARTS = 10  # parts of the compared time, as figure 7 has ten rates
 WINDOW_S = 10.0  # of figure 8's throughput: the shortest time that flows stay or are away
 
 
 def stable_while_degrading(reading: str) -> rules.Rule:
-    """NetSenseML keeps its throughput while the rate falls."""
+    """Return the rule that NetSenseML keeps `STABLE` of its throughput while the rate falls."""
 
     def decide(runs: Runs) -> Found:
         group = by_reading(runs, DEGRADING, reading)
@@ -49,7 +49,7 @@ def stable_while_degrading(reading: str) -> rules.Rule:
 
 
 def others_fall(runs: Runs) -> Found:
-    """TopK-0.1 and AllReduce while the rate falls."""
+    """Decide whether TopK-0.1 and AllReduce fall to `FALLS` of their throughput with the rate."""
     group = by_reading(runs, DEGRADING, WITHOUT)
     found = _over_parts(group, _kept)
     told = f"least after the highest part, over it: {told_of(found)}; falling is {FALLS:g}"
@@ -58,7 +58,7 @@ def others_fall(runs: Runs) -> Found:
 
 
 def slow_at_first(reading: str) -> rules.Rule:
-    """NetSenseML in the first part, about an epoch, against the mean of the rest."""
+    """Return the rule that NetSenseML is slower in the first part than in the mean of the rest."""
 
     def decide(runs: Runs) -> Found:
         group = by_reading(runs, DEGRADING, reading)
@@ -73,7 +73,7 @@ def slow_at_first(reading: str) -> rules.Rule:
 
 
 def steady_and_higher(reading: str) -> rules.Rule:
-    """Under competing flows: the highest mean, and the least spread over it."""
+    """Return the rule that NetSenseML is the fastest and the steadiest while flows compete."""
 
     def decide(runs: Runs) -> Found:
         group = by_reading(runs, CONTENDED, reading)
@@ -92,10 +92,10 @@ def steady_and_higher(reading: str) -> rules.Rule:
 def _over_parts(
     group: Group, measure: Callable[[np.ndarray], float], window_s: float | None = None
 ) -> dict[str, pd.Series]:
-    """`measure` of samples/s in parts of the time compared, by method and pair of seeds.
+    """Return `measure` of the samples/s per part of the compared time, by method and pair.
 
-    The time is that until the first of the three was done, and no longer than a rate falls: the
-    network is the same in it for all. Parts are `PARTS`, or as many as have `window_s`.
+    The time ends when the first run is done or the rate stops falling, so all methods see the same
+    network. It has `PARTS` parts, or as many as last `window_s`.
     """
     steps = group.steps(*METHODS)
     end_s = min(metrics.total_time_s(each) for found in steps.values() for each in found)
@@ -109,7 +109,7 @@ def _over_parts(
 
 
 def _falling_s(group: Group) -> float:
-    """Time until the last of figure 7's rates has lasted as long as the others."""
+    """Return the time in s at which figure 7's last rate ends; inf for other profiles."""
     lasts_s = group.rows(NETSENSE).conditions.iloc[0].get("profile.step_s", float("inf"))
     return PARTS * float(lasts_s)
 
@@ -122,12 +122,12 @@ def _between(steps: pd.DataFrame, cuts: np.ndarray) -> np.ndarray:
 
 
 def _kept(parts: np.ndarray) -> float:
-    """Least part after the highest, over that."""
+    """Return the smallest value from the highest part on, over the highest."""
     top = int(parts.argmax())
     return float(parts[top:].min() / parts[top])
 
 
 def _seen(group: Group) -> str:
-    """Say which rates the compared time covers."""
+    """Describe which rates the compared time covers."""
     rate = timeseries.planned_rate(group.links(NETSENSE)).planned_mbit
     return f"in the time compared the rate falls from {rate.max():.3g} to {rate.min():.3g} Mbit/s"

@@ -1,4 +1,4 @@
-"""NetSenseML's tables 1 and 2: throughput on static bottlenecks, and what it sends there."""
+"""Decide NetSenseML's tables 1 and 2: throughput and density on static bottlenecks."""
 
 import pandas as pd
 
@@ -39,12 +39,12 @@ from papers.netsense.groups import (
     told_of,
 )
 
-SLOWLY = 2.0  # times as much at four times the rate, or less
-AT_FLOOR = 1.5  # times the floor, as a mean over a run
+SLOWLY = 2.0  # most growth of throughput at four times the rate
+AT_FLOOR = 1.5  # mean density of a run over the floor that counts as near it
 
 
 def grows_slowly(reading: str) -> rules.Rule:
-    """NetSenseML's throughput with four times the rate: more at each, and `SLOWLY` at most."""
+    """Return the rule that throughput grows with the rate, but at most `SLOWLY` for four times."""
 
     def decide(runs: Runs) -> Found:
         groups, speeds = {}, {}
@@ -66,7 +66,7 @@ def grows_slowly(reading: str) -> rules.Rule:
 
 
 def highest_throughput(experiment: str, mbit: float) -> rules.Rule:
-    """NetSenseML's, of the paper's three."""
+    """Return the rule that NetSenseML has the highest throughput of the paper's three methods."""
 
     def decide(runs: Runs) -> Found:
         group = telling_throughput(runs, experiment, mbit)
@@ -78,7 +78,7 @@ def highest_throughput(experiment: str, mbit: float) -> rules.Rule:
 
 
 def top_k_wins(experiment: str, mbit: float, wins: bool) -> rules.Rule:
-    """Throughput of TopK-0.1 over AllReduce's, above 1 where it `wins`."""
+    """Return the rule that TopK-0.1 beats AllReduce in throughput, or loses if not `wins`."""
 
     def decide(runs: Runs) -> Found:
         group = telling_throughput(runs, experiment, mbit)
@@ -96,7 +96,7 @@ def top_k_wins(experiment: str, mbit: float, wins: bool) -> rules.Rule:
 
 
 def gains_over_top_k(runs: Runs) -> Found:
-    """Throughput of NetSenseML over TopK-0.1's: the range over all rates of both models."""
+    """Decide whether NetSenseML has about 1.55 to 9.84 times TopK-0.1's throughput."""
     found: dict[str, pd.Series] = {}
     for experiment, rates in RATES.items():
         for mbit in rates:
@@ -116,7 +116,7 @@ def _about(found: Ratio, published: float) -> bool | None:
 
 
 def at_floor(reading: str) -> rules.Rule:
-    """The ratio of the published rule after start-up, at every rate of ResNet18."""
+    """Return the rule that the mean density of NetSenseML stays near its floor at every rate."""
 
     def decide(runs: Runs) -> Found:
         asked, near = {}, []
