@@ -1,1 +1,1 @@
-"""Run directories read: tables, metrics, ratios, and what a report says and draws of them."""
+"""Reads run directories and computes the metrics, ratios, tables and sentences of a report."""

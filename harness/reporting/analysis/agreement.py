@@ -1,7 +1,7 @@
-"""Virtual time against real packets: runs that differ in their network alone, and by how much.
+"""Compares virtual time with real packets: pairs of runs that differ in their network alone.
 
-Pure functions of the tables of `harness.reporting.analysis.load`. An error is virtual time's, over
-what was real.
+Pure functions of the tables of `harness.reporting.analysis.load`. An error is the virtual value
+divided by the real one, minus 1.
 """
 
 import hashlib
@@ -16,15 +16,15 @@ from controllers.base import Column
 from harness.reporting.analysis import load, metrics, ratios, timeseries
 
 OF_NO_RESULT = ("network", "results", "rerun", "report", "tracker", "typed")
-SHAPE = ("left", "access", "sites", "site_delays_ms")  # of a network
-FIXED = "fixed"  # a controller that chooses nothing
+SHAPE = ("left", "access", "sites", "site_delays_ms")  # network settings that twins share
+FIXED = "fixed"  # controller with a constant density
 OF_METHOD = ("compressor", "controller", "error_feedback", "overlap", "parallel")
 
 
 class Pair(NamedTuple):
-    """A real run and its twin in virtual time; emulated seconds."""
+    """A real run and its twin in virtual time; times are emulated seconds."""
 
-    virtual: str  # which simulated network, a short hash
+    virtual: str  # short hash of the simulated network
     condition: Annotated[str, Column("profile, and what sets it apart", shown=True)]
     workers: Annotated[int, Column(shown=True)]
     method: Annotated[str, Column(shown=True)]
@@ -42,7 +42,7 @@ class Pair(NamedTuple):
         float,
         Column("virtual / real - 1", "error (%)", shown=True, percent=True, signed=True),
     ]
-    real_to_target_s: float  # inf where it was not reached, nan where none is set
+    real_to_target_s: float  # inf if not reached, nan without target
     virtual_to_target_s: float
     real_density: Annotated[float, Column("mean of all steps", shown=True)]
     virtual_density: Annotated[float, Column("mean of all steps", shown=True)]
@@ -53,20 +53,20 @@ class Pair(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Agreement of virtual time with packets on the order of methods."""
+    """How well virtual time and packets agree on the order of methods, under one condition."""
 
-    experiment: str  # "" where all pairs are of one
+    experiment: str  # "" if all pairs are of one
     virtual: str
     condition: str
     workers: int
-    by: str  # what methods are ordered by: means over seeds
+    by: str  # measure whose mean over seeds orders methods
     methods: int
     kendall: Annotated[float, Column("tau-b: 1 for one order, -1 for the reverse", digits=2)]
     swapped: Annotated[str, Column("over packets the first is before the second", "swapped")]
 
 
 class Summary(NamedTuple):
-    """Absolute errors of several pairs; nan where there is none."""
+    """Absolute errors of several pairs; NaN without any."""
 
     pairs: int
     median: Annotated[float, Column("of the mean step", "step: median error (%)", percent=True)]
@@ -79,10 +79,10 @@ class Summary(NamedTuple):
 
 
 def paired(runs: pd.DataFrame) -> pd.DataFrame:
-    """One `Pair` for each simulated run among `runs`, rows of `load.runs`, with a real twin.
+    """Return a `Pair` row for each simulated run among `runs`, of `load.runs`, with a real twin.
 
-    Twins have one configuration but for the network, and networks of one shape. Of several real
-    ones the last to end counts, likewise of several simulated ones.
+    Twins share the whole configuration except the network, and the networks have the same shape. If
+    a configuration ran several times, the run that ended last counts.
     """
     configs = {path: load.config(path) for path in runs.path}
     real: dict[str, Any] = {}
@@ -103,7 +103,7 @@ def paired(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(pairs: pd.DataFrame) -> Summary:
-    """Median and worst of `pairs`."""
+    """Return the median and worst absolute errors of `pairs`."""
     errors, densities = pairs.error.abs(), pairs[pairs.controlled.astype(bool)].density_error.abs()
     return Summary(
         pairs=len(pairs),
@@ -116,7 +116,7 @@ def summary(pairs: pd.DataFrame) -> Summary:
 
 
 def by(pairs: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """A `Summary` for each value of `columns`, in the order of `pairs`."""
+    """Return a table with a `Summary` for each value of `columns`, in the order of `pairs`."""
     groups = pairs.groupby(list(columns), sort=False)
     rows = [[*key, *summary(each)] for key, each in groups]
     return pd.DataFrame(rows, columns=[*columns, *Summary._fields])
@@ -127,16 +127,17 @@ ORDERED_BY |= {"time to target": ("real_to_target_s", "virtual_to_target_s")}
 
 
 def orders(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return an `Order` for each network and measure, by the seeds that its methods share.
+    """Return a table with an `Order` for each network, condition and measure of `pairs`.
 
-    Incomplete methods are left out, and a measure that fewer than two methods have has no row.
+    Means are over the seeds that its methods share. A method without the measure is left out; with
+    fewer than two methods there is no row.
     """
     known = pairs if "experiment" in pairs else pairs.assign(experiment="")
     found = []
     groups: Any = known.groupby(["experiment", "virtual", "condition", "workers"], sort=False)
     for of, rows in groups:
         for by, names in ORDERED_BY.items():
-            if not set(names) <= set(rows):  # kept tables are older than times to the target
+            if not set(names) <= set(rows):  # stored tables may predate times to the target
                 continue
             measured = rows.dropna(subset=list(names))
             if measured.method.nunique() > 1:
@@ -148,7 +149,7 @@ def orders(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _order(means: pd.DataFrame) -> tuple[int, float, str]:
-    """Count methods, compute Kendall's tau-b of real and virtual, and name swapped pairs."""
+    """Return the number of methods, Kendall's tau-b of real and virtual, and the swapped pairs."""
     real, virtual = (means[name] for name in means)
     swapped = [
         f"{first} and {second}"
@@ -156,7 +157,7 @@ def _order(means: pd.DataFrame) -> tuple[int, float, str]:
         for second in means.index
         if real[first] < real[second] and virtual[first] > virtual[second]
     ]
-    tau = kendalltau(real.rank(), virtual.rank()).statistic  # ranks: those never there are equal
+    tau = kendalltau(real.rank(), virtual.rank()).statistic  # ranks make infinite times equal
     return len(means), float(tau), ", ".join(swapped)
 
 
@@ -186,7 +187,7 @@ def _pair(name: str, condition: str, real: Any, virtual: Any) -> Pair:
 
 
 def _to_target_s(run: Any, steps: pd.DataFrame) -> float:
-    """Time to the run's target; inf where it was not reached, nan where there is none."""
+    """Return the time to the run's target: inf if it was not reached, NaN if there is none."""
     evaluations, total_s = load.evaluations(run.path), metrics.total_time_s(steps)
     metric = run.metric if isinstance(run.metric, str) else ""
     found = metrics.time_to_target(evaluations, metric, run.target, total_s)
@@ -194,7 +195,7 @@ def _to_target_s(run: Any, steps: pd.DataFrame) -> float:
 
 
 def identity_of(config: dict[str, Any]) -> str:
-    """Hash of the settings that a real run and its virtual twin share."""
+    """Return a hash of the settings that a real run and its virtual twin share."""
     kept = {key: value for key, value in config.items() if key not in OF_NO_RESULT}
     network = config.get("network") or {}
     shape = {key: network[key] for key in SHAPE if network.get(key) is not None}
@@ -208,7 +209,7 @@ def _short(value: Any) -> str:
 
 
 def _conditions(runs: list[Any]) -> dict[str, str]:
-    """Name each run's conditions, by path: its profile, and what differs within that profile."""
+    """Return each run's conditions as text, by path: its profile and the settings that vary."""
     told: dict[str, str] = {}
     for profile in {run.profile for run in runs}:
         same = [run for run in runs if run.profile == profile]
@@ -221,7 +222,7 @@ def _conditions(runs: list[Any]) -> dict[str, str]:
 
 
 def _tells(key: str) -> bool:
-    """True if a condition has no column of its own."""
+    """Return True if a condition has no column of its own."""
     return not key.startswith("network.") and key != "workers"
 
 

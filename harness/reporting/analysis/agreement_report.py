@@ -1,4 +1,4 @@
-"""What a report shows of virtual time beside real packets: tables, a figure, a csv."""
+"""Prints and writes the comparison of virtual time with real packets in a report."""
 
 import pandas as pd
 from rich.console import Console
@@ -12,7 +12,7 @@ from harness.reporting.figures.agreement import agreement as agreement_figure
 def show(console: Console, pairs: pd.DataFrame, out: OutputFolder, pdf: bool) -> None:
     """Print `agreement.Pair` rows, if any, and write their csv and figure to `out`.
 
-    `pdf`: the figure also so.
+    The figure is written as SVG, and with `pdf` also as PDF.
     """
     if pairs.empty:
         return

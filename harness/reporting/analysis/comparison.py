@@ -1,4 +1,4 @@
-"""The methods that ran under one setting, read and measured once for tables, figures and pages."""
+"""Reads and measures the methods of one setting once, for tables, figures and pages."""
 
 from typing import Any, NamedTuple
 
@@ -7,14 +7,14 @@ import pandas as pd
 from harness.reporting.analysis import load, metrics, proof
 from harness.reporting.analysis.decision import Decision, arranged, compared, decide
 
-NO_BASELINE = "no compression"  # what it is called where there is none
+NO_BASELINE = "no compression"  # name of a missing baseline
 
 
 class Comparison(NamedTuple):
-    """Runs of one setting and their measurements, from which tables and figures are made."""
+    """The runs of one setting with their measurements, which tables and figures are made from."""
 
     title: str
-    name: str  # of its folder, where a report holds several
+    name: str  # of its folder if a report has several comparisons
     baseline: str
     runs: pd.DataFrame  # rows of `load.runs` that count, one per method and pair of seeds
     steps: dict[str, pd.DataFrame]  # by path of the run
@@ -26,19 +26,19 @@ class Comparison(NamedTuple):
 
     @property
     def names(self) -> dict[str, str]:
-        """Names of the methods by their labels, which are the same without `labels.readable`."""
+        """Names of the methods by label; both are equal unless `labels.readable` was applied."""
         labels = self.runs.method
         return dict(zip(labels, self.runs.get("name", labels), strict=True))
 
     def named(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return `table` with names as `method`, for a file that programs read."""
+        """Return `table` with names instead of labels as `method`, for files that programs read."""
         return table.assign(method=table.method.map(self.names))
 
 
 def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
     """Read and measure `runs`, rows of `load.runs` that count and share one setting.
 
-    The baseline is the method that is dense by its settings, unless another is asked for.
+    The baseline defaults to the dense method.
     """
     steps = {path: load.steps(path) for path in runs.path}
     evaluations = {path: load.evaluations(path) for path in runs.path}
@@ -58,14 +58,14 @@ def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
 
 
 def methods(comparison: Comparison, others: list[Comparison]) -> dict[str, str]:
-    """Return names by label of the methods of all comparisons of its experiment, one page."""
+    """Return names by label of all methods in the experiment of `comparison`, from `others`."""
     experiment = comparison.runs.experiment.iloc[0]
     alike = [each for each in others if each.runs.experiment.iloc[0] == experiment]
     return dict(sorted(item for each in alike for item in each.names.items()))
 
 
 def newest(runs: pd.DataFrame) -> pd.DataFrame:
-    """`runs` where of those of one method and pair only the newest is not left out."""
+    """Return `runs` where older runs of the same method, setting and seeds are left out."""
     by_age = runs[runs.left_out == ""].sort_values("ended")
     older = by_age[by_age.duplicated(["setting", "method", *load.PAIR], keep="last")].index
     reason = runs.left_out.where(~runs.index.isin(older), "older run of the same method and seeds")
@@ -81,9 +81,9 @@ def _title(run: Any) -> str:
 
 
 def differences(comparison: Comparison, others: list[Comparison]) -> list[str]:
-    """`key value` of the conditions that set a comparison apart from others.
+    """Return the conditions, as `key value`, in which a comparison differs from `others`.
 
-    Of a network of the other kind no key is told, but that packets were sent, or none.
+    Network settings are not compared between packets and virtual time; the kind is named instead.
     """
     own, kind = comparison.runs.conditions.iloc[0], _kind(comparison)
     keys = set()
@@ -103,7 +103,7 @@ def _kind(comparison: Comparison) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Notes that a reader needs to read the table right."""
+    """Return the notes below the table: units, intervals, missing runs and diverged runs."""
     table, measured = comparison.table, comparison.measured
     said = [
         "times are emulated seconds; "

@@ -1,12 +1,12 @@
-"""The decision that a comparison is made for: who reaches the target first, by how much, who never.
+"""Ranks methods by the time in which they reach the target, and puts the result in sentences.
 
-A method reaches the target where each of its runs does. One that does in some runs has a bound,
-as have those that never do: what they took is at least the time of their runs. A run that reached
-it and diverged afterwards has not reached it. An oracle knows what no method can know, so it is
-told apart and has no place.
+A method is ranked if all its runs reach the target. If a run misses it, the method's time is a
+lower bound, in which that run counts with its whole time. A run that reached the target and
+diverged afterwards has missed it. An oracle knows the profile in advance, so it is shown without a
+place.
 
-Only seeds that all ranked methods have are compared. A method without some of them (its sweep is
-half done, or a run failed) is incomplete and has no place.
+Only seeds that all ranked methods have are compared. A method that lacks some of them (its sweep is
+unfinished, or a run failed) is incomplete and has no place.
 """
 
 from collections.abc import Sequence
@@ -25,38 +25,38 @@ ALWAYS, SOMETIMES, NEVER = 0, 1, 2
 
 
 class MethodStanding(NamedTuple):
-    """Standing of one method, over its runs under one setting."""
+    """Result of one method over its runs under one setting."""
 
     method: str
-    place: int | None  # 1 is first; None where it is not ranked
-    time_s: Interval  # to the target; a bound without interval where a run did not reach it
+    place: int | None  # 1 is first; None if not ranked
+    time_s: Interval  # to the target; a bound without interval if a run missed it
     reached: int  # runs that reached the target and did not diverge
-    runs: int  # of the compared seeds; of all its seeds where it is incomplete
-    reached_of_all: int  # likewise, of the runs of all its seeds
+    runs: int  # of the compared seeds, or of all its seeds if incomplete
+    reached_of_all: int  # the same for the runs of all its seeds
     seeds: int  # pairs of seeds that it has
     complete: bool  # it has all seeds that are compared
     diverged: int
     final: float  # quality at the end, mean over runs
     over_first: Ratio | None  # its time over the first's, run by run of one seed
     oracle: bool
-    late_s: float = 0.0  # at most, of any run, by other programs
-    late_share: float = 0.0  # likewise, of a run's time
+    late_s: float = 0.0  # largest delay of a run by other programs
+    late_share: float = 0.0  # the same as a share of the run's time
 
     @property
     def always(self) -> bool:
-        """Every run reached the target."""
+        """True if every run reached the target."""
         return self.reached == self.runs
 
     @property
     def never(self) -> bool:
-        """No run reached the target."""
+        """True if no run reached the target."""
         return self.reached == 0
 
 
 class Decision(NamedTuple):
-    """Methods in order: those that always reach the target by time, then bounds, then oracles."""
+    """Methods in order: always at the target by time, then bounds, incomplete ones, and oracles."""
 
-    metric: str  # "" where nothing was evaluated
+    metric: str  # "" without evaluations
     target: float | None
     baseline: str
     seeds: int  # pairs of seeds that are compared
@@ -65,25 +65,25 @@ class Decision(NamedTuple):
 
     @property
     def ranked(self) -> list[MethodStanding]:
-        """Return the methods that have a place, the first at the front."""
+        """The methods that have a place, the first at the front."""
         return [each for each in self.standings if each.place is not None]
 
     @property
     def choices(self) -> list[MethodStanding]:
-        """Return the methods that are compared: complete ones but oracles."""
+        """The complete methods except oracles."""
         return [each for each in self.standings if each.complete and not each.oracle]
 
     @property
     def decides(self) -> bool:
-        """There is a target, and evaluations to hold against it."""
+        """True if there are a target and evaluations."""
         return self.target is not None and self.metric != ""
 
 
 def decide(measured: pd.DataFrame, target: float | None, baseline: str) -> Decision:
-    """Rank methods by when they reach `target`.
+    """Rank methods by the time in which they reach `target`.
 
-    `measured` has a `RunMetrics` per row, all of one setting. Without a target nothing is
-    ranked, and the baseline comes first.
+    `measured` has a `RunMetrics` per row, all of one setting. Without a target or evaluations no
+    method is ranked, and the baseline comes first.
     """
     known = measured.final.notna().any()
     metric = str(measured.metric.iloc[0]) if known else ""
@@ -107,15 +107,15 @@ def decide(measured: pd.DataFrame, target: float | None, baseline: str) -> Decis
 def compared_seeds(runs: pd.DataFrame) -> SeedBlock:
     """Return the methods and seeds of one setting whose means may be compared.
 
-    `runs` has the columns method, controller, seed and network_seed. An oracle is no choice, so
-    the seeds that it lacks are compared none the less.
+    `runs` has the columns method, controller, seed and network_seed. Oracles are ignored unless
+    there are only oracles, so a seed that an oracle lacks is still compared.
     """
     oracle = runs.controller == ORACLE
     return ratios.seed_block(runs if oracle.all() else runs[~oracle])
 
 
 def compared(runs: pd.DataFrame) -> pd.DataFrame:
-    """Drop runs of other seeds than the compared ones, but keep incomplete methods as they are."""
+    """Return `runs` without the seeds that are not compared; incomplete methods keep all theirs."""
     block = compared_seeds(runs)
     incomplete = {name for name, rows in runs.groupby("method") if not _has_all(rows, block)}
     pairs = pd.MultiIndex.from_frame(runs[load.PAIR])
@@ -123,7 +123,7 @@ def compared(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _has_all(runs: pd.DataFrame, block: SeedBlock) -> bool:
-    """True if a method has each of the compared seeds, and there are any."""
+    """Return True if a method has each of the compared seeds, and there are any."""
     pairs = runs[load.PAIR].itertuples(index=False, name=None)
     return bool(block.pairs) and block.pairs <= set(pairs)
 
@@ -159,7 +159,11 @@ def _standing(
 
 
 def _order(standing: MethodStanding, metric: str) -> tuple[Any, ...]:
-    """Sort key: always reached by time, sometimes by how often, never by quality; then others."""
+    """Return the sort key of a standing.
+
+    Methods that always reach the target are sorted by time, others by how often they do, and those
+    that never do by quality. Incomplete methods and then oracles come last.
+    """
     kind = ALWAYS if standing.always else NEVER if standing.never else SOMETIMES
     goal = metrics.quality(metric, standing.final)
     by = {
@@ -171,7 +175,7 @@ def _order(standing: MethodStanding, metric: str) -> tuple[Any, ...]:
 
 
 def _placed(standings: Sequence[MethodStanding], measured: pd.DataFrame) -> list[MethodStanding]:
-    """Return `standings` with places, and times over the first's, where there is a first."""
+    """Return `standings` with places, and with times over the first method's if there is one."""
     ranked = [one.method for one in standings if one.always and one.complete and not one.oracle]
     placed = []
     for one in standings:
@@ -187,8 +191,8 @@ def _placed(standings: Sequence[MethodStanding], measured: pd.DataFrame) -> list
 def arranged(table: pd.DataFrame, decided: Decision) -> pd.DataFrame:
     """Return `table`, `metrics.compare` of the `compared` runs, in the order of the decision.
 
-    It gains the columns `place` and `over_first`. `reached` leaves out runs that diverged
-    afterwards.
+    Adds the columns `place` and `over_first` with its interval. `reached` no longer counts runs
+    that diverged afterwards.
     """
     of = {each.method: each for each in decided.standings}
     order = sorted(table.index, key=lambda at: list(of).index(table.method[at]))
@@ -217,7 +221,7 @@ def _nothing() -> Ratio:
 
 
 def sentences(decided: Decision) -> list[str]:
-    """The decision in words: first who is first and by how much, then who never gets there."""
+    """Return the decision as sentences: the first method and its lead, then the other methods."""
     if not decided.metric:
         return ["No run was evaluated, so no method is ranked by its time to a target."]
     if decided.target is None:
@@ -256,12 +260,12 @@ def _in_every_run(decided: Decision) -> str:
 
 
 def _complete(decided: Decision) -> str:
-    """`complete `, where an incomplete method reaches the target too."""
+    """Return "complete " if an incomplete method reaches the target too, else ""."""
     return "complete " * any(one.reached and not one.complete for one in decided.standings)
 
 
 def _incomplete(decided: Decision) -> str:
-    """Name the methods that lack seeds which others have: `; incomplete: topk (1 of 6 seeds)`."""
+    """Return a clause with the methods that lack seeds: `; incomplete: topk (1 of 6 seeds)`."""
     short = [one for one in decided.standings if one.seeds < decided.of_seeds]
     names = [f"{one.method} ({one.seeds} of {_seeds(decided.of_seeds)})" for one in short]
     return f"; incomplete: {named(names)}" if names else ""
@@ -281,10 +285,10 @@ def _nobody(decided: Decision) -> str:
 
 
 def _lead(first: MethodStanding, after: MethodStanding) -> str:
-    """Say how far the first leads the next, and if chance or other programs may explain it.
+    """Say how far the first method leads the next, unless chance or other programs may explain it.
 
-    Times of a run that other programs delayed lie within an interval. The order of two methods is
-    certain if their intervals are apart.
+    Runs that other programs delayed have an interval for their time. The order of two methods is
+    certain if their intervals do not overlap.
     """
     over = after.over_first
     if over is None or not over.seeds:
@@ -330,13 +334,13 @@ def _of_oracle(each: MethodStanding, decided: Decision) -> str:
 
 
 def named(methods: Sequence[str]) -> str:
-    """List the first MOST_NAMED of `methods`, and count the others."""
+    """Return the first MOST_NAMED of `methods` as a list in words, and the number of the others."""
     more = len(methods) - MOST_NAMED
     return ", ".join(methods[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _times(over: Ratio) -> str:
-    """`1.3 times as long (1.2 to 1.4, 6 pairs of runs)`."""
+    """Format a ratio of times: `1.3 times as long (1.2 to 1.4, 6 pairs of runs)`."""
     times = f"{factor(over.mean)} times as long"
     if over.seeds < 2:
         return times
@@ -345,12 +349,12 @@ def _times(over: Ratio) -> str:
 
 
 def factor(value: float) -> str:
-    """A ratio to two places, or three digits."""
+    """Format a ratio with two decimals, or from 10 with three digits."""
     return f"{value:.2f}" if abs(value) < 10 else figure(value)
 
 
 def _time(standing: MethodStanding) -> str:
-    """`8.9 s (8.5 to 9.3, 6 seeds)`, or `8.9 s (one seed: no interval)`."""
+    """Format a time: `8.9 s (8.5 to 9.3, 6 seeds)`, or `8.9 s (one seed: no interval)`."""
     mean, low, high = standing.time_s
     ends = "" if pd.isna(low) else f"{figure(low)} to {figure(high)}, "
     sure = "one seed: no interval" if standing.runs == 1 and not ends else _seeds(standing.runs)

@@ -1,4 +1,4 @@
-"""Which figures a comparison has: each with its caption, and drawn only when asked."""
+"""Lists the figures of a comparison or experiment, each with its caption and a call to draw it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,20 +29,20 @@ from harness.studies import studies
 __all__ = ["Drawing", "of_comparison", "of_experiment", "quality"]
 
 
-FEW_STEPS = 10  # of a method: a line of fewer shows nothing
+FEW_STEPS = 10  # a line with fewer points shows nothing
 
 
 class _Shown(NamedTuple):
-    """One run per method of a comparison, that of the lowest seed that is compared."""
+    """One run per method of a comparison: that of the lowest seed that is compared."""
 
     paths: pd.Series  # by method
     title: str
     rate: pd.DataFrame  # planned, of the run that took longest
-    spans: list[link_load.FlowSpan]  # in which competing flows ran, likewise
+    spans: list[link_load.FlowSpan]  # in which competing flows ran, of the same run
 
 
 def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
-    """Drawings of one comparison, by file name; the decision comes first."""
+    """Return the drawings of one comparison by file name, the time to target first."""
     table, title, decided = comparison.table, comparison.title, comparison.decision
     target = decided.target
     metric = table.metric.iloc[0]
@@ -94,7 +94,10 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
 
 
 def _of_its_study(function: str, experiment: str, of: Any) -> dict[str, Drawing]:
-    """Return what `function` of the study's drawings.py draws, if a study has the experiment."""
+    """Return the drawings of `function` in drawings.py of the study that has the experiment.
+
+    Return {} if there is no such study, file or function.
+    """
     found: dict[str, Drawing] = {}
     for study in studies():
         if study.file(f"conf/experiment/{experiment}.yaml") and (own := study.module("drawings")):
@@ -103,7 +106,7 @@ def _of_its_study(function: str, experiment: str, of: Any) -> dict[str, Drawing]
 
 
 def in_studies(figure: str) -> str:
-    """Return, in brackets, what studies' words.yaml call a figure; "" where none does."""
+    """Return the names that studies' words.yaml give a figure, in brackets; "" if none does."""
     found = [file for study in studies() if (file := study.file("words.yaml"))]
     words = [str(known[figure]) for file in found if figure in (known := _words(file))]
     return f" ({'; '.join(words)})" if words else ""
@@ -114,14 +117,14 @@ def _words(file: Path) -> dict[str, Any]:
 
 
 def _of_choices(comparison: Comparison) -> pd.DataFrame:
-    """The table without oracles, which are no choice; who missed the target has a `remark`."""
+    """Return the table without oracles, with a `remark` for methods that missed the target."""
     table = comparison.table[comparison.table.controller != ORACLE]
     missed = comparison.decision.decides & (table.reached < table.seeds)
     return table.assign(remark=missed.map({True: "target not reached", False: ""}))
 
 
 def _of_runs(comparison: Comparison) -> dict[str, Drawing]:
-    """Figures that show one run of each method, or one run."""
+    """Return the drawings that show one run of each method, or a single run."""
     shown, longest = _shown(comparison), _longest(comparison)
     steps = _compared(comparison, shown.paths)
     given = (shown.rate, shown.title, shown.spans)
@@ -171,10 +174,11 @@ def _of_runs(comparison: Comparison) -> dict[str, Drawing]:
 
 
 def _compared(comparison: Comparison, paths: pd.Series) -> dict[str, pd.DataFrame]:
-    """Steps of the run of each method; of replays until the first is done.
+    """Return the steps of each method's run; replays are cut when the fastest one ends.
 
-    What is trained is shown to its end. A replay learns nothing, and how long it goes on is no
-    result: the network is the same for all until the first is done.
+    A replay trains no model and the network is the same for all methods until then, so the rest of
+    a slower replay is no result. Runs that train are kept whole, and so are replays if fewer than
+    FEW_STEPS of one would remain.
     """
     steps = {str(method): comparison.steps[path] for method, path in paths.items()}
     if (comparison.runs.compute != "replay").any():
@@ -186,7 +190,7 @@ def _compared(comparison: Comparison, paths: pd.Series) -> dict[str, pd.DataFram
 
 
 def of_experiment(comparisons: list[Comparison]) -> dict[str, Drawing]:
-    """Figures of all settings of one experiment; none where there is one setting."""
+    """Return drawings that compare all settings of one experiment; {} if there is one setting."""
     if len(comparisons) < 2:
         return {}
     measured = [each.table.metric.iloc[0] for each in comparisons]
@@ -203,7 +207,7 @@ def of_experiment(comparisons: list[Comparison]) -> dict[str, Drawing]:
 
 
 def quality(comparison: Comparison) -> dict[str, pd.DataFrame]:
-    """`metrics.curve` of each method, over the seeds that are compared."""
+    """Return `metrics.curve` of each method over the compared seeds."""
     metric = comparison.table.metric.iloc[0]
     found = {}
     for method, runs in compared(comparison.runs).groupby("method"):
@@ -227,7 +231,7 @@ def _shown(comparison: Comparison) -> _Shown:
 
 
 def _longest(comparison: Comparison) -> str:
-    """The run whose clock went furthest, which saw most of the profile."""
+    """Return the path of the run with the latest clock, which covers most of the profile."""
     return max(comparison.runs.path, key=lambda path: comparison.steps[path].time_s.max())
 
 

@@ -1,4 +1,4 @@
-"""A table as it is read: cells that say one thing and are ordered by another, whatever shows it."""
+"""Tables as cells with a text and a sort key, independent of how a terminal or page shows them."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ class TableCell(NamedTuple):
 
 
 class ColumnHead(NamedTuple):
-    """The head of a column."""
+    """Title and properties of a column."""
 
     title: str
     number: bool
@@ -31,19 +31,22 @@ class Grid(NamedTuple):
 
 
 def word(text: Any, mark: str = "") -> TableCell:
-    """A cell of text; nothing for None and nan."""
+    """Return a cell of text; empty for None and NaN."""
     said = "" if text is None or (isinstance(text, float) and pd.isna(text)) else str(text)
     return TableCell(said, "", said.lower(), mark)
 
 
 def number(value: Any, digits: int = 3, small: str = "", before: str = "") -> TableCell:
-    """A cell of a number with `digits` significant ones, `before` it; a dash for None and nan."""
+    """Return a cell of a number with `digits` significant digits after the text `before`.
+
+    `small` is smaller text beside it. None and NaN become a dash.
+    """
     order = "" if value is None or pd.isna(value) else float(value)
     return TableCell(before + figure(value, digits), small, order)
 
 
 def figure(value: Any, digits: int = 3) -> str:
-    """`value` in `digits` significant digits, or whole."""
+    """Format with `digits` significant digits, or as an integer if larger; NaN becomes a dash."""
     if value is None or pd.isna(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"

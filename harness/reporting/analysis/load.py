@@ -1,4 +1,4 @@
-"""Run directories -> DataFrames: one row per run, and the tables of one run."""
+"""Reads run directories into DataFrames: one row per run, and the tables of a single run."""
 
 import hashlib
 import json
@@ -15,29 +15,29 @@ from harness.records import printable, run_directory, status
 from harness.records.printable import PrintableError
 from harness.reporting.analysis import untrusted
 
-PAIR = ["seed", "network_seed"]  # what two runs share that are compared one by one
-# What must be equal for two runs to be compared; a comparison varies the rest, method and seeds.
+PAIR = ["seed", "network_seed"]  # columns that two compared runs share
+# Settings that must be equal for two runs to be compared; method and seeds may differ.
 CONDITIONS = ["experiment", "workers", "steps", "batch_size", "target", "model"]
 CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network", "emulation"]
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
-CONDITIONS += ["backend", "eval_every"]  # a target is met at an evaluation, and not before
+CONDITIONS += ["backend", "eval_every"]  # a target can only be met at an evaluation
 ENDINGS = ("status.json", "summary.json")
-STANDS = {"dilation": "emulation.dilation", "compute": "emulation.compute"}  # where a column does
+STANDS = {"dilation": "emulation.dilation", "compute": "emulation.compute"}  # config keys
 STANDS |= {"metric": "target.metric", "target": "target.value"}
 OF_A_MACHINE = {
     f"network.{key}" for key in ("machine", "interface", "ledger", "in_place_of", "fitted_on")
 } | {"emulation.priority"}
-OF_A_RESIDUAL = {"parallel.drain_period"}  # a method's: the dense one has none
+OF_A_RESIDUAL = {"parallel.drain_period"}  # belongs to the method; dense has none
 OF_DATA = ("dataset.seed", "model.original.dataset.seed")
 OF_MOMENTUM = ("momentum", "nesterov")
 
 
 class NoRuns(PrintableError, ValueError):
-    """A folder holds no run, or none that counts."""
+    """Raised if a folder holds no run, or none that counts."""
 
 
 class RunRow(NamedTuple):
-    """One row of `runs`; what the directory does not say is None."""
+    """One row of `runs`; a field is None if the directory does not have it."""
 
     path: str
     run_id: str
@@ -45,12 +45,12 @@ class RunRow(NamedTuple):
     method: str | None  # computed from the settings, whatever the directory calls it
     compressor: str | None
     controller: str | None
-    density: float | None  # asked for; None where the controller chooses
+    density: float | None  # requested; None if the controller chooses
     error_feedback: bool | None
     overlap: str | None
     parallel: str | None
     world: str  # packets | virtual
-    dense: bool  # nothing is left out
+    dense: bool  # sends every gradient entry
     model: str | None
     dataset: str | None
     profile: str | None
@@ -59,17 +59,17 @@ class RunRow(NamedTuple):
     workers: int | None
     batch_size: int | None  # per worker
     steps: int | None
-    dilation: float | None  # of the try that counts, if the runner chose it
+    dilation: float | None  # of the attempt that counts, if the runner chose it
     compute: str | None  # measured | paced | replay
-    simulated: bool  # its network: no packets were sent
+    simulated: bool  # the network is simulated, no packets were sent
     metric: str | None  # of the target; the target itself may be null
     target: float | None
     state: str
     valid: bool | None  # None before the run was judged
     grade: str | None  # valid | bounded | invalid; None in older runs
-    late_at_most_s: float | None  # emulated, by other programs; None where it has no bound
-    late_at_most_share: float | None  # of its time
-    reasons: str  # of a run that is not valid, one a line
+    late_at_most_s: float | None  # emulated delay by other programs; None if unbounded
+    late_at_most_share: float | None  # the same as a share of its time
+    reasons: str  # why the run is not valid, one per line
     damaged: str  # what is wrong with its files; "" = nothing
     left_out: str  # why figures and averages leave the run out; "" = it counts
     ended: str
@@ -80,7 +80,7 @@ class RunRow(NamedTuple):
 def runs(folder: Path | str) -> pd.DataFrame:
     """Return a row for every run, also failed ones, of a run directory, experiment or results root.
 
-    A folder that may not be read counts as a run that is left out. Raise NoRuns if there is none.
+    An unreadable folder is a run that is left out. Raise NoRuns if there is no run.
     """
     folder = Path(folder)
     paths = {
@@ -91,7 +91,7 @@ def runs(folder: Path | str) -> pd.DataFrame:
     }
     inside = (path for depth in ("*", "*/*") for path in folder.glob(depth))
     paths |= {path for path in inside if path.is_dir() and not os.access(path, os.R_OK | os.X_OK)}
-    # Hidden are Hydra's own .hydra/config.yaml, and what machines other than the first keep.
+    # Hidden folders are Hydra's own .hydra, and files of machines other than the first.
     shown = [path for path in paths if not _is_hidden(path.relative_to(folder))]
     if not shown:
         raise NoRuns(f"no runs in {folder}: no folder there holds a status.json")
@@ -103,39 +103,39 @@ def _is_hidden(path: Path) -> bool:
 
 
 def steps(run: Path | str) -> pd.DataFrame:
-    """steps.csv of the run directory `run`, one row per step and rank; empty when it has none."""
+    """Return steps.csv of the run directory `run`, a row per step and rank; empty if missing."""
     return untrusted.table(Path(run), "steps.csv")
 
 
 def evaluations(run: Path | str) -> pd.DataFrame:
-    """evaluations.csv of the run directory `run`; empty when it has none."""
+    """Return evaluations.csv of the run directory `run`; empty if it is missing."""
     return untrusted.table(Path(run), "evaluations.csv")
 
 
 def links(run: Path | str) -> pd.DataFrame:
-    """links.csv of the run directory `run`; empty when it has none."""
+    """Return links.csv of the run directory `run`; empty if it is missing."""
     return untrusted.table(Path(run), "links.csv")
 
 
 def timeline(run: Path | str) -> pd.DataFrame:
-    """timeline.csv of the run directory `run`, of virtual time; empty when it has none."""
+    """Return timeline.csv of the run directory `run`; empty unless it ran in virtual time."""
     return untrusted.table(Path(run), "timeline.csv")
 
 
 def watched(run: Path | str) -> pd.DataFrame:
-    """watched.csv of the run directory `run`; empty where nothing was watched."""
+    """Return watched.csv of the run directory `run`; empty if no watch recorded it."""
     return untrusted.table(Path(run), "watched.csv")
 
 
 def histograms(run: Path | str) -> pd.DataFrame:
-    """histograms.csv of the run directory `run`; empty where nothing was watched."""
+    """Return histograms.csv of the run directory `run`; empty if no watch recorded it."""
     return untrusted.table(Path(run), "histograms.csv")
 
 
 def _run(path: Path) -> RunRow:
-    """Return the row of a run directory; one that cannot be read is left out.
+    """Return the row of a run directory; a directory that cannot be read is left out.
 
-    Whatever a damaged or foreign file makes a reader raise is the reason.
+    A damaged or foreign file may raise any error. Its text is then the reason.
     """
     try:
         return _read(path)
@@ -145,11 +145,11 @@ def _run(path: Path) -> RunRow:
 
 
 def _read(path: Path) -> RunRow:
-    """Return the row of a run directory; raise Damaged, or what a reader raises, for a bad one."""
+    """Return the row of a run directory; raise Damaged or any reader's error for a bad one."""
     if strange := untrusted.strange(path):
         raise untrusted.Damaged(strange)
     told: dict[str, Any] = {}
-    damaged, state = "", status.state(path) or "interrupted"  # before it wrote its status
+    damaged, state = "", status.state(path) or "interrupted"  # no status was written yet
     try:
         told = untrusted.config(path)
     except untrusted.Damaged as error:
@@ -174,7 +174,10 @@ def _row(
     ending: dict[str, Any],
     summary: dict[str, Any],
 ) -> RunRow:
-    """Row of a run from what its files say, unchecked; `left_out` is the error in status.json."""
+    """Return a run's row from the contents of its files, unchecked.
+
+    `left_out` holds the error from status.json.
+    """
     reasons = summary.get("reasons")
     conditions, simulated = _conditions(told), _simulated(_section(told, "network"))
     emulation, target = _section(told, "emulation"), _section(told, "target")
@@ -213,37 +216,37 @@ def _row(
 
 
 def _method(told: dict[str, Any]) -> dict[str, Any]:
-    """Name and parts of a method; the configuration's own name where parts are missing."""
+    """Return name and parts of a method; only the name if parts are missing or invalid."""
     nothing = dict.fromkeys(label.Columns._fields) | {"dense": False}
     if not (_section(told, "compressor") and _section(told, "controller")):
         return {"method": _name(told, "method")} | nothing
     try:
         return {"method": label.of(told)} | label.columns(told)._asdict()
-    except (AttributeError, KeyError, TypeError, ValueError):  # no settings that a run could have
+    except (AttributeError, KeyError, TypeError, ValueError):  # settings that no run can have
         return {"method": _name(told, "method")} | nothing
 
 
 def _section(told: dict[str, Any], key: str) -> dict[str, Any]:
-    """Mapping below `key`; empty where there is none."""
+    """Return the mapping below `key`; {} if there is none."""
     found = told.get(key)
     return found if isinstance(found, dict) else {}
 
 
 def config(run: Path | str) -> dict[str, Any]:
-    """config.yaml of the run directory `run` as plain values; empty where it cannot be believed."""
+    """Return config.yaml of the run directory `run` as plain values; {} if missing or damaged."""
     try:
         return untrusted.config(Path(run))
-    except untrusted.Damaged:  # which `runs` tells
+    except untrusted.Damaged:  # `runs` reports it
         return {}
 
 
 def environment(run: Path | str) -> dict[str, Any]:
-    """environment.json of the run directory `run`; empty where there is none."""
+    """Return environment.json of the run directory `run`; {} if it is missing."""
     return run_directory.read_json(Path(run) / "environment.json") or {}
 
 
 def _name(config: dict[str, Any], group: str) -> str | None:
-    """Name of the option chosen in `group`: its `name`, else the class it builds."""
+    """Return the `name` of the option chosen in `group`, else its class in lower case."""
     chosen = config.get(group)
     if not isinstance(chosen, dict):
         return chosen
@@ -251,7 +254,7 @@ def _name(config: dict[str, Any], group: str) -> str | None:
 
 
 def _dataset(config: dict[str, Any]) -> str | None:
-    """Name of the data as `dataset=` takes it; of a class that no choice has, the class's."""
+    """Return the dataset as `dataset=` accepts it, or the class name if no choice builds it."""
     section = _section(config, "dataset")
     name, _ = parts.named("dataset", section)
     return _name(config, "dataset") if name == str(section.get("_target_")) else name
@@ -262,7 +265,7 @@ def _simulated(network: dict[str, Any]) -> bool:
 
 
 def _profile(chosen: Any) -> str | None:
-    """A profile as it is said: `fluctuating`, `contended(lossy(static))`, `asymmetric(up slow)`."""
+    """Format a profile: `fluctuating`, `contended(lossy(static))`, `asymmetric(up slow)`."""
     if not isinstance(chosen, dict):
         return chosen
     name = chosen.get("name") or (str(chosen.get("_target_", "")).split(".") * 2)[-2]
@@ -294,12 +297,11 @@ def _has_rows(path: Path) -> bool:
 
 
 def _conditions(config: dict[str, Any]) -> dict[str, Any]:
-    """Conditions that comparable runs share, flat, as the network and the training see them.
+    """Return the settings that comparable runs share, as dotted keys and values.
 
-    Seeds of the profile that follow the run's network seed are none, nor is that of generated data
-    that follows the run's. Local steps are of a method: their runs compare with those whose workers
-    exchange gradients. A momentum is the same whether the optimizer has it or, in its place, the
-    compressor.
+    - Seeds that follow the run's own seeds are left out: those of profiles and of generated data.
+    - Local steps belong to the method, so these runs compare with runs that exchange gradients.
+    - Momentum counts the same in the optimizer and in a compressor that replaces it.
     """
     if label.local_of(config):
         config = config | {"parallel": {"_target_": label.DATA}}
@@ -316,12 +318,12 @@ def _conditions(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_generated(flat: dict[str, Any], seed: str) -> bool:
-    """True where the seed under that dotted key is of data whose seed follows the run's."""
+    """Return True if the dotted key `seed` belongs to data whose seed follows the run's."""
     return parts.follows_seed("dataset", str(flat.get(seed.replace(".seed", "._target_"))))
 
 
 def _momentum_of_compressor(config: dict[str, Any]) -> dict[str, Any]:
-    """Momentum of a compressor that does the work of the optimizer's; nothing for others."""
+    """Return the momentum settings of a compressor that replaces the optimizer's, else {}."""
     compressor = _section(config, "compressor")
     if "optimizer.momentum" not in parts.replaces(str(compressor.get("_target_"))):
         return {}
@@ -329,12 +331,12 @@ def _momentum_of_compressor(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_network_seed(key: str) -> bool:
-    """True of the dotted key of a seed in the profile."""
+    """Return True if the dotted `key` is a seed in the profile."""
     return key.startswith("profile.") and key.endswith(".seed")
 
 
 def network_seed(config: dict[str, Any]) -> Any:
-    """The seed of what the network did at random; in older runs that of the profile, else 0."""
+    """Return the seed of the network's randomness; in older runs that of the profile, else 0."""
     if "network_seed" in config:
         return config["network_seed"]
     profile = _flat({"profile": _section(config, "profile")})
@@ -344,7 +346,7 @@ def network_seed(config: dict[str, Any]) -> Any:
 
 
 def _flat(config: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Keys joined by dots, sorted: {"profile": {"nodes": {0: "x"}}} -> {"profile.nodes.0": "x"}."""
+    """Join keys by dots, sorted: {"profile": {"nodes": {0: "x"}}} -> {"profile.nodes.0": "x"}."""
     flat: dict[str, Any] = {}
     for key, value in sorted(config.items(), key=lambda item: str(item[0])):
         if isinstance(value, dict):
@@ -355,7 +357,7 @@ def _flat(config: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """`value` such that equal ones are written equal: 200 is 200.0, dictionaries are sorted."""
+    """Normalise `value` so that equal values look equal: 200 is 200.0, dictionaries are sorted."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""What a run achieved and how methods compare: pure functions of tables.
+"""Metrics of a run and means of methods: pure functions of the tables of `analysis.load`.
 
-They are those of `harness.reporting.analysis.load`; `table` reads them for many runs.
+`table` reads these tables for many runs.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -16,21 +16,21 @@ from harness.reporting.analysis import load, timeseries
 from harness.reporting.analysis.statistics import Interval, interval
 from harness.workloads import form
 
-UNSTABLE_STEPS = 2  # DDP settles its bucket layout in them; throughput and means leave them out
+UNSTABLE_STEPS = 2  # DDP still changes its bucket layout; throughput and means skip them
 OF_RUN = ["experiment", "setting", "conditions", "profile", "model", "dataset", "workers"]
 OF_METHOD = ["compressor", "controller", "error_feedback", "overlap", "parallel", "world", "dense"]
 OF_RUN += ["batch_size", "target", "run_id", "path"]  # columns of `load.runs` that `table` keeps
 
 
 class TimeToTarget(NamedTuple):
-    """Time of the first evaluation that met the target; censored (> time_s) if none did."""
+    """Time of the first evaluation that met the target; a lower bound if none did."""
 
     time_s: float
     reached: bool
 
 
 class RunMetrics(NamedTuple):
-    """Measurements of one run; nan where it has no such number."""
+    """Measurements of one run; NaN if the run lacks the number."""
 
     method: str
     compressor: str
@@ -39,16 +39,16 @@ class RunMetrics(NamedTuple):
     overlap: str
     parallel: str
     world: str  # packets | virtual
-    dense: bool  # nothing is left out
+    dense: bool  # sends every gradient entry
     seed: int
     network_seed: int
     metric: str
     final: Annotated[float, Column("at the last evaluation", shown=True)]
     best: float  # of all evaluations
-    best_s: float  # when it was first met
+    best_s: float  # time of the first evaluation with it
     goal: float  # final, or its inverse where lower is better
     loss_left: float  # train loss of the last quarter of steps over that of the first step
-    steps: int  # done
+    steps: int  # completed
     diverged: bool  # loss or quality ended non-finite
     time_s: Annotated[float, Column("of the whole run, emulated", "time (s)", shown=True)]
     throughput: Annotated[float, Column("of all workers", "samples/s", shown=True)]
@@ -65,15 +65,15 @@ class RunMetrics(NamedTuple):
         float, Column("over the baseline's", "norm. samples/s", shown=True)
     ]
     density: Annotated[float, Column("share of gradient entries sent", "mean density", shown=True)]
-    asked_density: float  # of the controller, which a threshold may miss
+    asked_density: float  # requested by the controller; a threshold may miss it
     volume_ratio: Annotated[
         float, Column("bytes sent over those of dense all-reduce", "volume ratio", shown=True)
     ]
     ccr: float  # communication over computation, mean seconds of a step
     goodput_mbit: float  # received by a worker over the run
     iteration_s: float  # mean of the settled steps; parts that overlap sum to more
-    late_s: float = 0.0  # at most, by other programs; 0 in a run whose times count as they are
-    late_share: float = 0.0  # likewise, of its time
+    late_s: float = 0.0  # largest delay by other programs; 0 if times are exact
+    late_share: float = 0.0  # the same as a share of its time
 
 
 MEANS = columns.averaged(Step)
@@ -81,7 +81,7 @@ SHOWN = columns.shown(RunMetrics) | columns.shown(Step)  # in tables that compar
 
 
 def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> RunMetrics:
-    """All metrics of one run; `run` is a row of `load.runs`."""
+    """Return all metrics of one run; `run` is a row of `load.runs`."""
     first = evaluations.metric.iloc[0] if len(evaluations) else ""
     metric = run.metric if isinstance(run.metric, str) else first
     total_s = total_time_s(steps)
@@ -107,7 +107,7 @@ def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> RunMetr
         reached=to_target.reached,
         convergence_s=settled.time_s,
         converged=settled.reached,
-        speedup=float("nan"),  # `normalise` knows the baseline
+        speedup=float("nan"),  # filled by `normalise`
         normalised_throughput=float("nan"),
         density=float(timeseries.sent_density(steps).mean()),
         asked_density=float(steps.density.mean()),
@@ -121,17 +121,16 @@ def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> RunMetr
 
 
 def row(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> dict[str, Any]:
-    """`RunMetrics` of a run, and the `means` of its steps."""
+    """Return the `RunMetrics` of a run and the `means` of its steps, by column name."""
     return measure(run, steps, evaluations)._asdict() | means(steps)
 
 
 def table(runs: pd.DataFrame) -> pd.DataFrame:
-    """Many sweeps as one: a row for each run of `load.runs` that counts, with `RunMetrics` of it.
+    """Return a row of metrics for each run of `load.runs` that counts; sweeps may be mixed.
 
-    Columns: experiment, setting, scale, unlike (where the model is not as the one it stands for),
-    profile and so on, run_id, path, all of `RunMetrics` and the `means` of steps. The baseline is
-    the dense run of the same setting and pair. Of several runs of one method and pair only the
-    newest is kept.
+    Columns: those of OF_RUN, `scale`, `unlike` (how a stand-in differs from its original),
+    `RunMetrics` and the `means` of steps. The baseline is the dense run of the same setting and
+    pair of seeds. Of several runs of one method and pair only the newest is kept.
     """
     counted = runs[runs.left_out == ""].sort_values("ended", kind="stable")
     counted = counted.drop_duplicates(["setting", "method", *load.PAIR], keep="last").sort_index()
@@ -149,12 +148,12 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def total_time_s(steps: pd.DataFrame) -> float:
-    """Training clock when the last worker ended its last step."""
+    """Return the training clock when the last worker ended its last step."""
     return float(steps.time_s.max())
 
 
 def throughput(steps: pd.DataFrame) -> float:
-    """Samples/s of all workers after the first `UNSTABLE_STEPS` steps; nan for a shorter run."""
+    """Return samples/s of all workers after the first `UNSTABLE_STEPS`; NaN for a shorter run."""
     ends = steps.groupby("step").time_s.max()
     if len(ends) <= UNSTABLE_STEPS:
         return float("nan")
@@ -163,13 +162,13 @@ def throughput(steps: pd.DataFrame) -> float:
 
 
 def means(steps: pd.DataFrame) -> dict[str, float]:
-    """Mean of each averaged column of steps.csv, over workers and all but `UNSTABLE_STEPS`."""
+    """Return the mean of each averaged column of steps.csv, without the first `UNSTABLE_STEPS`."""
     counted = _settled(steps)
     return {name: float(counted[name].mean()) for name in MEANS}
 
 
 def iteration_s(steps: pd.DataFrame) -> float:
-    """Mean time from the end of a step to that of the next, after the first `UNSTABLE_STEPS`."""
+    """Return the mean seconds between the ends of two steps, after the first `UNSTABLE_STEPS`."""
     ends = steps.groupby("step").time_s.max()
     return float(ends.diff().iloc[UNSTABLE_STEPS:].mean())
 
@@ -179,13 +178,13 @@ def _settled(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def volume_ratio(steps: pd.DataFrame) -> float:
-    """Return bytes sent over those of a dense ring all-reduce a step, 2 (P - 1) / P per dense byte.
+    """Return bytes sent over those of a dense ring all-reduce in every step.
 
-    Of pipelines there are P, and what crosses the cuts of a model counts as it would uncompressed.
-    Of a parameter server what trainers push counts, not what they pull. Local steps are held
-    against an all-reduce in each of them.
+    The ring sends 2 (P - 1) / P bytes per dense byte. With pipelines P is their number, and
+    activation traffic counts at its uncompressed size. With a parameter server only pushed bytes
+    count. Local steps are compared with an all-reduce in each step.
     """
-    workers = steps[steps.samples > 0]["rank"].nunique()  # of a pipeline the last stage has them
+    workers = steps[steps.samples > 0]["rank"].nunique()  # in a pipeline the last stage has them
     dense = 2 * (workers - 1) / workers * _gradient_bytes(steps) if workers else 0
     if "dense_activation_bytes" in steps:
         dense += steps.dense_activation_bytes.sum()
@@ -193,30 +192,33 @@ def volume_ratio(steps: pd.DataFrame) -> float:
 
 
 def _gradient_bytes(steps: pd.DataFrame) -> float:
-    """Return the bytes of the gradients of all rows, also of local steps, which exchange none."""
+    """Return the dense gradient bytes of all rows, including local steps that exchange none."""
     if not (steps.horizon > 0).any():
         return float(steps.dense_bytes.sum())
     sizes = steps.pivot_table("dense_bytes", "rank", "fragment", "max", fill_value=0)
-    whole = sizes.get(-1, 0)  # -1: of none, or of all
+    whole = sizes.get(-1, 0)  # -1: no fragment, or all
     model = sizes.drop(columns=-1, errors="ignore").sum(axis=1).clip(lower=whole)
     return float((model * steps["rank"].value_counts()).sum())
 
 
 def final_value(evaluations: pd.DataFrame, metric: str) -> float:
-    """Value of the last evaluation; nan when there is none."""
+    """Return the value of the last evaluation; NaN without any."""
     values = evaluations[evaluations.metric == metric].sort_values("step").value
     return float(values.iloc[-1]) if len(values) else float("nan")
 
 
 def quality(metric: str, value: float) -> float:
-    """Larger is better: the value itself, its inverse for perplexity and losses."""
+    """Return a value that is better if larger: the inverse of perplexity and losses."""
     return float(np.divide(1, value)) if lower_is_better(metric) else value
 
 
 def time_to_target(
     evaluations: pd.DataFrame, metric: str, target: float | None, total_s: float
 ) -> TimeToTarget:
-    """Time of the first evaluation that met the target; (nan, False) without any."""
+    """Return the time of the first evaluation that met the target, else `total_s` as a bound.
+
+    Return (NaN, False) without a target or evaluations.
+    """
     tested = _against(target, evaluations, metric)
     return _first(tested[tested.met], total_s if len(tested) else float("nan"))
 
@@ -224,7 +226,7 @@ def time_to_target(
 def convergence_time(
     evaluations: pd.DataFrame, metric: str, target: float | None, total_s: float
 ) -> TimeToTarget:
-    """First evaluation from which on all met the target; (nan, False) as in `time_to_target`."""
+    """Return the time from which on all evaluations met the target; else as `time_to_target`."""
     tested = _against(target, evaluations, metric)
     missed = (~tested.met).to_numpy().nonzero()[0]
     settled = tested.iloc[missed[-1] + 1 if len(missed) else 0 :]
@@ -232,7 +234,7 @@ def convergence_time(
 
 
 def _against(target: float | None, evaluations: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Evaluations of `metric` by step, and whether each `met` the target; none without one."""
+    """Return evaluations of `metric` by step, with a column `met`; empty without a target."""
     seen = evaluations[evaluations.metric == metric].sort_values("step")
     if target is None or np.isnan(target):
         seen = seen.iloc[:0]
@@ -249,7 +251,7 @@ def _first(rows: pd.DataFrame, censored_s: float) -> TimeToTarget:
 def best_value(
     evaluations: pd.DataFrame, metric: str, until_s: float = float("inf")
 ) -> tuple[float, float]:
-    """Best value of the evaluations up to `until_s` and the time of the first that had it."""
+    """Return the best value of evaluations up to `until_s`, and the time of the first with it."""
     seen = evaluations[(evaluations.metric == metric) & (evaluations.time_s <= until_s)]
     known = seen.sort_values("step").dropna(subset="value")
     if known.empty:
@@ -260,26 +262,26 @@ def best_value(
 
 
 def ccr(steps: pd.DataFrame) -> float:
-    """Communication over computation after the first `UNSTABLE_STEPS`; nan where none computed."""
+    """Return communication over computation after `UNSTABLE_STEPS`; NaN if nothing computed."""
     counted = _settled(steps)
     return float(np.divide(counted.comm_s.mean(), counted.compute_s.mean() or float("nan")))
 
 
 def loss_left(steps: pd.DataFrame) -> float:
-    """Train loss of the last quarter of steps over that of the first step; nan under replay."""
+    """Return train loss of the last quarter of steps over the first step's; NaN under replay."""
     losses = steps[steps.samples > 0].groupby("step").loss.mean()
     last = losses[losses.index >= 0.75 * (losses.index.max() + 1)]
     return float(last.mean() / losses.iloc[0]) if len(losses) and losses.iloc[0] else float("nan")
 
 
 def goodput_mbit(steps: pd.DataFrame) -> float:
-    """Bits that a worker received, mean over workers, over the time of the run."""
+    """Return Mbit/s that a worker received over the run, mean over workers."""
     of_worker = steps.groupby("rank").received_bytes.sum().mean()
     return float(of_worker * 8 / 1e6 / total_time_s(steps))
 
 
 def diverged(steps: pd.DataFrame, evaluations: pd.DataFrame, metric: str, replay: bool) -> bool:
-    """True when a worker's last loss or the last evaluation is not finite; replay has neither."""
+    """Return True if a worker's last loss or the last evaluation is not finite; False in replay."""
     if replay:
         return False
     losses = steps[(steps.step == steps.step.max()) & (steps.samples > 0)].loss
@@ -289,17 +291,18 @@ def diverged(steps: pd.DataFrame, evaluations: pd.DataFrame, metric: str, replay
 
 
 def baseline_of(measured: pd.DataFrame) -> str | None:
-    """The method that is dense by its settings; of several the one that overlaps as usual."""
+    """Return the dense method, or None; of several prefer one that overlaps `per_bucket`."""
     dense = measured[measured.dense.astype(bool)]
     order = dense.assign(usual=dense.overlap != "per_bucket").sort_values(["usual", "method"])
     return next(iter(order.method), None)
 
 
 def normalise(measured: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
-    """Fills speedup and normalised_throughput: each run over the baseline's of its pair, else nan.
+    """Return `measured` with speedup and normalised_throughput, relative to the baseline.
 
-    The baseline is the dense method, unless another is asked for.
-    speedup is quality_T / time_T over the baseline's; a diverged run has quality 0.
+    The baseline is the run of the same seeds whose method is `baseline`, by default the dense one;
+    both columns are NaN without it. speedup is quality / time over the baseline's; a diverged run
+    has quality 0.
     """
     baseline = baseline or baseline_of(measured)
     goal = [quality(*pair) for pair in zip(measured.metric, measured.final, strict=True)]
@@ -314,10 +317,10 @@ def normalise(measured: pd.DataFrame, baseline: str | None = None) -> pd.DataFra
 
 
 def compare(measured: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
-    """One row per method, baseline first: means over seeds, and x_low, x_high of their intervals.
+    """Return one row per method, baseline first: means over seeds, with intervals x_low and x_high.
 
-    `measured` has one `RunMetrics` per row. `time_to_target_s` is a lower bound without interval
-    where fewer than `seeds` runs reached the target.
+    `measured` has one `RunMetrics` per row. `time_to_target_s` is a lower bound without interval if
+    fewer than `seeds` runs reached the target.
     """
     baseline = baseline or baseline_of(measured)
     groups = normalise(measured, baseline).groupby("method")
@@ -341,7 +344,7 @@ def _method_row(method: str, runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def curve(evaluations: pd.DataFrame) -> pd.DataFrame:
-    """step, time_s, value, low, high of a method: `evaluations` of its seeds, of one metric."""
+    """Return step, time_s, value, low, high: the mean of one method's `evaluations` over seeds."""
     by_step = evaluations.groupby("step")
     values = pd.DataFrame([interval(group.value) for _, group in by_step], columns=Interval._fields)
     times = by_step.time_s.mean().reset_index()

@@ -1,4 +1,4 @@
-"""Progress per second: what an oracle is the oracle of, among densities of its own compressor."""
+"""Training progress per second: the quantity an oracle maximises, compared with the oracle's."""
 
 import pandas as pd
 
@@ -11,9 +11,10 @@ from harness.reporting.analysis.regret import ORACLE
 def over_oracle(comparison: Comparison) -> pd.DataFrame:
     """Return method, progress, progress_low, progress_high: means over seeds, over the oracle's.
 
-    Progress of a step is the density it sent to the power of the oracle's `eps`; of a run it is the
-    sum over its settled steps, over their time. Methods of another compressor
-    send other bytes at a density, and are left out, as is an oracle that hides and weighs nothing.
+    The progress of a step is its sent density to the power of the oracle's `eps`. That of a run is
+    the sum over settled steps, divided by their time. Methods with another compressor are left out,
+    because they send other bytes at the same density. The table is empty without an oracle that has
+    `eps`.
     """
     runs, measured = comparison.runs.reset_index(drop=True), comparison.measured
     knows = runs[runs.controller == ORACLE]
@@ -39,7 +40,7 @@ def over_oracle(comparison: Comparison) -> pd.DataFrame:
 
 
 def per_second(steps: pd.DataFrame, eps: float) -> float:
-    """Sum of density to the power of `eps` over settled steps, over the seconds they took."""
+    """Return the sum of density ** `eps` over settled steps, divided by the seconds they took."""
     by_step = steps.assign(density=timeseries.sent_density(steps)).groupby("step")
     ends, progress = by_step.time_s.max(), by_step.density.mean() ** eps
     settled = progress.iloc[metrics.UNSTABLE_STEPS :]

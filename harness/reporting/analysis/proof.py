@@ -1,4 +1,4 @@
-"""Why the runs of a comparison may be believed, as a table: what each run's summary proves."""
+"""Table of the evidence in each run's summary that its emulation was correct."""
 
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ _told = partial(Column, shown=True, digits=4)
 
 
 class Proof(NamedTuple):
-    """Evidence of one run, from the worst of its links; nan where it has no such number."""
+    """Evidence of one run, from the worst of its links; NaN if the run lacks the number."""
 
     method: str
     seed: int
@@ -72,7 +72,7 @@ class Proof(NamedTuple):
 
 
 def of_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """One `Proof` for each row of `load.runs`, and what its method is made of."""
+    """Return a `Proof` row for each row of `load.runs`, with the parts of its method."""
     rows: Any = runs.itertuples()
     proofs = [of_run(row) for row in rows]
     found = pd.DataFrame(proofs, columns=list(Proof._fields), index=runs.index)
@@ -80,7 +80,7 @@ def of_runs(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_run(run: Any) -> Proof:
-    """`run` is a row of `load.runs`."""
+    """Return the `Proof` of `run`, a row of `load.runs`, from its summary.json and links.csv."""
     summary = run_directory.read_json(Path(run.path) / "summary.json") or {}
     proof = summary.get("proof") or {}
     audit, ceiling = proof.get("audit") or {}, proof.get("ceiling") or {}
@@ -113,7 +113,7 @@ def of_run(run: Any) -> Proof:
 
 
 def by_method(proofs: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
-    """The worst of each method's runs, in the order of `methods`."""
+    """Return the worst value of each column over a method's runs, in the order of `methods`."""
     worst = {"headroom": "min", "idle_share": "min", "late_ms": "max", "over_rate": "max"}
     worst |= {"drops": "max", "retransmits": "max", "bytes_low": "min", "bytes_high": "max"}
     worst |= {"delivered": "min", "delivered_worst": "min", "pressure": "max", "pauses": "max"}
@@ -125,7 +125,7 @@ def by_method(proofs: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
 
 
 def _bytes_ratios(proof: dict[str, Any], sharing: float) -> list[float]:
-    """Bytes that each uplink passed over those due: by workers in a ring, and competing."""
+    """Return by uplink the bytes carried over the bytes sent by workers and competing flows."""
     passed, sent = proof.get("passed_bytes") or {}, proof.get("sent_bytes_by_node") or {}
     competing = competing_bytes(proof.get("flows") or [])
     totals = {f"up{n}": count / sharing + competing[f"up{n}"].sent for n, count in sent.items()}

@@ -1,4 +1,4 @@
-"""One method over another: ratios paired by seed and network seed, censored times as bounds."""
+"""Ratios of two methods, paired by seed and network seed; censored times become bounds."""
 
 from typing import Any, NamedTuple
 
@@ -8,11 +8,11 @@ import pandas as pd
 from harness.reporting.analysis import load, metrics, statistics
 
 LEAST_KEPT = 2 / 3  # of the seeds that two methods share
-REACHED = {"time_to_target_s": "reached", "convergence_s": "converged"}  # else a lower bound
+REACHED = {"time_to_target_s": "reached", "convergence_s": "converged"}  # else a bound
 
 
 class SeedBlock(NamedTuple):
-    """The methods and pairs of seeds whose means may be compared: each method has each pair."""
+    """Methods and pairs of seeds whose means may be compared: each method has each pair."""
 
     methods: frozenset[Any]
     pairs: frozenset[Any]  # of seed and network seed; empty where no two methods share one
@@ -26,14 +26,14 @@ class SeedBlock(NamedTuple):
 def seed_block(table: pd.DataFrame, by: str = "method") -> SeedBlock:
     """Return the block of `table`, rows of one setting, that keeps most runs.
 
-    It gives up at most a third of the seeds that two methods share, so that a method whose sweep
-    has just begun does not hide what the others did. `by` names the column of the method.
+    It drops at most a third of the seeds that two methods share, so that a method whose sweep has
+    just begun does not hide the results of the others. `by` is the column of the method.
     """
     pairs = {method: frozenset(_pairs(rows)) for method, rows in table.groupby(by)}
     every = list(pairs.values())
     candidates = {one & other for one in every for other in every}
     candidates.add(frozenset.intersection(*every))
-    least = min(2, len(every))  # methods: one alone is no comparison
+    least = min(2, len(every))  # methods; one alone is no comparison
     blocks = [
         SeedBlock(methods, seeds, len(frozenset().union(*every)))
         for seeds in candidates
@@ -44,7 +44,7 @@ def seed_block(table: pd.DataFrame, by: str = "method") -> SeedBlock:
 
 
 def shared(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `table` whose pair of seeds every method in it has."""
+    """Return the rows of `table` whose pair of seeds all its methods have."""
     pairs = _pairs(table)
     return table[table.method.groupby(pairs).transform("nunique") == table.method.nunique()]
 
@@ -56,16 +56,16 @@ def _standing(block: SeedBlock) -> tuple[int, int, list[str]]:
 
 
 def _pairs(table: pd.DataFrame) -> pd.Series:
-    """The pair of seeds of each row."""
+    """Return (seed, network_seed) of each row."""
     seeds = list(zip(*(table[name] for name in load.PAIR), strict=True))
     return pd.Series(seeds, index=table.index, dtype=object)
 
 
 class Ratio(NamedTuple):
-    """Mean over pairs of a ratio, with its 95 % interval (nan below two pairs).
+    """Mean over pairs of a ratio, with its 95 % interval (NaN below two pairs).
 
-    Where a time is censored the mean is a bound: `low`, the truth is at least this; `high`, at
-    most; `unknown`, both are censored in some pair, or in different ones. A bound has no interval.
+    If a time is censored the mean is a bound without interval: `low` (the truth is at least this),
+    `high` (at most this), or `unknown` (times of both methods are censored).
     """
 
     mean: float
@@ -73,13 +73,14 @@ class Ratio(NamedTuple):
     high: float
     seeds: int  # pairs of seeds in which both methods have the number
     bound: str = ""
-    p: float = float("nan")  # that pairs of no difference are so far apart, by flips of signs
+    p: float = float("nan")  # sign-flip p value of the differences
 
 
 def paired(table: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
-    """`column` of method `over` over that of `under`, pair by pair; of rows of one setting.
+    """Return `column` of method `over` divided by that of `under`, paired; rows of one setting.
 
-    A ratio with 0 below is infinite, 0 over 0 is left out like what is nan.
+    x / 0 is infinite; 0 / 0 and NaN are dropped. Raise ValueError if a method has two runs of a
+    pair.
     """
     above, below = (_of(table, method) for method in (over, under))
     both = above.index.intersection(below.index)
@@ -98,10 +99,10 @@ def paired(table: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
 
 
 def stopped(table: pd.DataFrame, leader: str) -> pd.DataFrame:
-    """Rows of one setting with `best` and `best_s` as if stopped when `leader` had its best.
+    """Return `table` with `best` and `best_s` up to the time at which `leader` had its best.
 
-    By pair; rows of pairs without a run of `leader` are left out, and
-    what was not yet evaluated by then has nan.
+    Rows are of one setting and compared by pair of seeds. Pairs without a run of `leader` are
+    dropped; a run without evaluations by then has NaN.
     """
     ends = _of(table, leader).best_s
     kept = table[pd.MultiIndex.from_frame(table[load.PAIR]).isin(ends.index)]
@@ -115,11 +116,11 @@ def stopped(table: pd.DataFrame, leader: str) -> pd.DataFrame:
 
 
 def scaling(table: pd.DataFrame) -> pd.DataFrame:
-    """Samples/s over workers: throughput, of_linear by experiment, world, method and workers.
+    """Return throughput and of_linear by experiment, world, method and workers.
 
-    of_linear is throughput per worker over that with the fewest workers, 1 where scaling is
-    linear; means over the seeds that all numbers of workers have. Runs are compared that differ in
-    workers, method and seeds alone.
+    of_linear is throughput per worker over that with the fewest workers: 1 if scaling is linear.
+    Means are over the seeds that all numbers of workers have. Compared runs differ only in workers,
+    method and seeds.
     """
     alike = [repr({k: v for k, v in told.items() if k != "workers"}) for told in table.conditions]
     keys = ["experiment", "world", "alike", "method", "workers"]

@@ -1,4 +1,4 @@
-"""Regret: what a method loses against the oracle, which knows the profile, in the same run."""
+"""Regret: the extra time of a method over the oracle, which knows the profile."""
 
 import pandas as pd
 
@@ -9,14 +9,13 @@ ORACLE = "oracle"  # a controller
 
 
 def regret(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per run with an oracle of its setting and pair: setting, experiment, method, what it
-    is made of, seed, network_seed, run_id, regret, by, bound.
+    """Return regret, by and bound of each run that has an oracle of its setting and pair of seeds.
 
-    `table` is of `metrics.table`. regret is the extra time over the oracle's: to the target
-    (`by` time_to_target_s), or of the whole run where there is no target (`by` time_s). Where
-    only the method missed its target it is a lower bound (`bound` low), where only the oracle did
-    an upper one (high); where both did, the run's times decide. It is negative where a method was
-    faster: the oracle is greedy, and weighs progress by a density's volume alone.
+    `table` is of `metrics.table`. regret is the time over the oracle's, minus 1: the time to the
+    target (`by` is time_to_target_s), or of the whole run without a target or if both missed it
+    (`by` is time_s). `bound` is "low" if only the method missed its target and "high" if only the
+    oracle did. regret is negative if the method was faster, which is possible because the oracle is
+    greedy and weighs progress by volume alone.
     """
     columns = ["setting", "experiment", "method", *OF_METHOD, "density", *PAIR, "run_id"]
     knows = table.controller == ORACLE

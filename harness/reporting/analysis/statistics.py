@@ -1,8 +1,8 @@
-"""What pairs of runs say: an interval of their mean, the chance of it, and how many are needed.
+"""Statistics of paired runs: intervals of a mean, sign-flip p values and Holm's adjustment.
 
-A pair is what two methods did with one seed and one network seed. Intervals are Student's t: with
-three values already they cover 95 % of true means of normal scatter, a percentile bootstrap 75 %;
-of log-normal scatter of deviation 0.5 they cover 91 to 93 %.
+A pair is two methods' results with one seed and one network seed. Intervals are Student's t: with
+only three values they cover 95 % of true means of normal scatter, a percentile bootstrap 75 %. Of
+log-normal scatter with deviation 0.5 they cover 91 to 93 %.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,14 @@ import pandas as pd
 from scipy.special import stdtrit
 
 COVERS = 0.95
-EXACT_PAIRS = 16  # up to so many all 2^n signs are tried
-DRAWS = 1 << 16  # of signs, above
-BLOCK = 1 << 12  # sums at a time
+EXACT_PAIRS = 16  # up to this many pairs all 2^n signs are tried
+DRAWS = 1 << 16  # random signs for more pairs
+BLOCK = 1 << 12  # rows of signs at a time
 NAN = float("nan")
 
 
 class Interval(NamedTuple):
-    """Mean of independent values with its 95 % t interval, which is nan below two values."""
+    """Mean of independent values with its 95 % t interval, which is NaN below two values."""
 
     mean: float
     low: float
@@ -29,7 +29,10 @@ class Interval(NamedTuple):
 
 
 def interval(values: pd.Series, covers: float = COVERS) -> Interval:
-    """Return mean and interval of known values; with an infinite one the mean, and no interval."""
+    """Return mean and t interval; NaN values are dropped.
+
+    An infinite value makes the interval NaN.
+    """
     known = values.dropna().to_numpy(float)
     mean = float(known.mean()) if len(known) else NAN
     if len(known) < 2 or not np.isfinite(known).all():
@@ -39,19 +42,19 @@ def interval(values: pd.Series, covers: float = COVERS) -> Interval:
 
 
 def half_width(scatter: float, pairs: int, covers: float = COVERS) -> float:
-    """Half of the interval of a mean of `pairs` >= 2 values of that standard deviation."""
+    """Return half the t interval of a mean: `pairs` >= 2 values of standard deviation `scatter`."""
     return float(stdtrit(pairs - 1, (1 + covers) / 2)) * scatter / pairs**0.5
 
 
 def sign_flip_p(differences: pd.Series) -> float:
-    """Two-sided p of paired `differences` if each were as likely to have the other sign.
+    """Return the two-sided p of paired `differences` under random signs; NaN if none or infinite.
 
-    Exact up to `EXACT_PAIRS` known ones, by seeded draws above; nan of none.
+    Exact up to `EXACT_PAIRS` differences, from seeded draws above. NaN values are dropped.
     """
     known = differences.dropna().to_numpy(float)
     if not len(known) or not np.isfinite(known).all():
         return NAN
-    seen = abs(known.sum()) * (1 - 1e-12)  # rounding must not part equal sums
+    seen = abs(known.sum()) * (1 - 1e-12)  # rounding must not separate equal sums
     tried = as_far = 0
     for signs in _signs(len(known)):
         tried += len(signs)
@@ -61,7 +64,7 @@ def sign_flip_p(differences: pd.Series) -> float:
 
 
 def _signs(pairs: int) -> Iterator[np.ndarray]:
-    """Rows of +1 and -1 in blocks, each [rows, pairs]: all there are, or `DRAWS` of them."""
+    """Yield blocks [rows, pairs] of +1 and -1: all combinations, or `DRAWS` random ones."""
     random = np.random.default_rng(0)
     total = min(1 << pairs, DRAWS) if pairs <= EXACT_PAIRS else DRAWS
     for start, end in pairwise([*range(0, total, BLOCK), total]):
@@ -73,7 +76,7 @@ def _signs(pairs: int) -> Iterator[np.ndarray]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Each p adjusted for the others (Holm, 1979), never below itself; nan stays, uncounted."""
+    """Return p values adjusted for multiple testing (Holm, 1979); NaN stays and is not counted."""
     adjusted, most = list(p_values), 0.0
     known = sorted((p, place) for place, p in enumerate(p_values) if p == p)
     for rank, (p, place) in enumerate(known):

@@ -1,6 +1,6 @@
-"""The tables of a report, by what their columns say of themselves; a terminal and a page show them.
+"""Builds the tables of a report as `Grid`s, which a terminal or a page shows.
 
-What a row class declares of its fields, `controllers.base.Column`, is all that is known here.
+Titles and formats come from the `controllers.base.Column` annotations of the row classes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ BOUNDS = {"low": "at least ", "high": "at most ", "unknown": "about "}
 MARKS = {HOLDS: "good", FAILS: "bad"}
 SPOKEN = {"time_s": "the whole run", "time_to_target_s": "time to target"}
 TO_TARGET = ("time_to_target_s", "over_first")
-OF_THEIR_OWN = ("time_to_target_s", "speedup")  # columns of a place, or a table, of their own
+OF_THEIR_OWN = ("time_to_target_s", "speedup")  # these have their own place or table
 OVER_FIRST = Column("time to the target over the first's, same seed", "over the first (×)")
 NAMED = {"method": Column(), "runs": Column()}
 CLAIMS = {
@@ -57,9 +57,9 @@ LEFT_OUT |= {"run_id": Column(title="run"), "why": Column()}
 
 
 def grid(table: pd.DataFrame, known: Mapping[str, Column] | None = None) -> Grid:
-    """The `known` columns of `table`, else all, each under its name.
+    """Return a `Grid` of the `known` columns of `table`, or of all columns by their names.
 
-    A number has half its interval beside it, where `table` has the ends, and says what it bounds.
+    A number has half its interval beside it if `table` has the ends. A bound is marked as such.
     """
     known = known or {str(name): Column() for name in table}
     numbers = {name: _is_number(table[name]) for name in known}
@@ -76,7 +76,7 @@ def _is_number(values: pd.Series) -> bool:
 
 
 def _title(name: str, column: Column) -> str:
-    """The column's own, or the words of its name and its unit."""
+    """Return the column's own title, else the words of its name and its unit."""
     if column.title:
         return column.title
     unit = columns.unit(name)
@@ -105,7 +105,7 @@ def _interval(row: dict[str, Any], name: str, digits: int) -> str:
 
 
 def comparison(table: pd.DataFrame) -> Grid:
-    """Table of `decision.arranged`: a row per method, in the order of the decision."""
+    """Format `decision.arranged`: a row per method, in the order of the decision."""
     known = {"method": Column(), "seeds": Column()}
     if table.time_to_target_s.notna().any():
         known |= {"time_to_target_s": SHOWN["time_to_target_s"], "over_first": OVER_FIRST}
@@ -114,7 +114,7 @@ def comparison(table: pd.DataFrame) -> Grid:
 
 
 def quality_over_time(table: pd.DataFrame) -> Grid | None:
-    """Final quality over time of each choice, over the baseline's; None without a baseline."""
+    """Format final quality over time, over the baseline's, without oracles; None if no baseline."""
     table = table[table.controller != ORACLE]
     if table.speedup.isna().all():
         return None
@@ -128,25 +128,25 @@ def _final(table: pd.DataFrame) -> Column:
 
 
 def proof(table: pd.DataFrame) -> Grid:
-    """Table of `proof.Proof` rows, one a run, or of `proof.by_method`, one a method."""
+    """Format `proof.Proof` rows, one per run, or `proof.by_method`, one per method."""
     of_run = {"method": Column(), "seed": Column(), "network_seed": Column()}
     of_run |= {"run_id": Column(title="run")}
     return grid(table, (of_run if "run_id" in table else NAMED) | columns.shown(Proof))
 
 
 def agreement(pairs: pd.DataFrame) -> Grid:
-    """Table of `agreement.Pair` rows: virtual time beside real packets."""
+    """Format `agreement.Pair` rows: virtual time beside real packets."""
     return grid(pairs, columns.shown(Pair))
 
 
 def errors(summaries: pd.DataFrame) -> Grid:
-    """Table of `agreement.by`: a row per group, whose columns come first."""
+    """Format `agreement.by`: a row per group, its grouping columns first."""
     told = columns.of(Summary)
     return grid(summaries, {str(name): told.get(str(name), Column()) for name in summaries})
 
 
 def orders(table: pd.DataFrame) -> Grid:
-    """Table of `agreement.orders`: whether virtual time has the order of packets."""
+    """Format `agreement.orders`: whether virtual time ranks methods as packets do."""
     told = columns.of(Order)
     same = [name for name in ("experiment", "virtual") if table[name].nunique() < 2]
     apart = [name for name in Order._fields if name not in same]
@@ -154,7 +154,10 @@ def orders(table: pd.DataFrame) -> Grid:
 
 
 def plan(rows: Sequence[tuple[str, int, Any]], apart: Sequence[str]) -> Grid:
-    """Table of methods, numbers of runs and `plan.Prediction`, and what else sets rows `apart`."""
+    """Format a plan: rows of (method, number of runs, `plan.Prediction`).
+
+    `apart` has for each row the settings in which it differs from the others, or "".
+    """
     found = [each._asdict() | {"method": method, "runs": runs} for method, runs, each in rows]
     table = pd.DataFrame(found).assign(setting=apart)
     setting = {"setting": Column()} if any(apart) else {}
@@ -163,27 +166,27 @@ def plan(rows: Sequence[tuple[str, int, Any]], apart: Sequence[str]) -> Grid:
 
 
 def claims(judged: Sequence[Claim]) -> Grid:
-    """Table of the claims of a paper, a line each."""
+    """Format claims, one line each, with packets and virtual time side by side."""
     return grid(pd.DataFrame(lines(judged), columns=list(Line._fields)), CLAIMS)
 
 
 def published(table: pd.DataFrame) -> Grid:
-    """Table of `published.Side` rows: the paper's number beside the measured one."""
+    """Format `published.Side` rows: the paper's number beside the measured one."""
     return grid(table, PUBLISHED)
 
 
 def regret(table: pd.DataFrame) -> Grid:
-    """Table of `regret.regret`: a row per run."""
+    """Format `regret.regret`: a row per run."""
     return grid(table.assign(by=table.by.map(SPOKEN)), REGRET)
 
 
 def progress(table: pd.DataFrame) -> Grid:
-    """Table of `progress.over_oracle`: a row per method."""
+    """Format `progress.over_oracle`: a row per method."""
     return grid(table, PROGRESS)
 
 
 def left_out(runs: pd.DataFrame) -> Grid:
-    """Table of the `load.runs` rows that do not count, with the reason."""
+    """Format the `load.runs` rows that do not count, with the reason."""
     invalid = (runs.state == "invalid") & (runs.reasons != "")
     all_of_them = "invalid: " + runs.reasons.str.replace("\n", "; ")
     return grid(runs.assign(why=runs.left_out.mask(invalid, all_of_them)), LEFT_OUT)

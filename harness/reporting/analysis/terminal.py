@@ -1,4 +1,4 @@
-"""What a report and a plan print: tables in a terminal's width, and lines about runs."""
+"""Terminal output of reports and plans: tables that fit the width, and lines about runs."""
 
 import os
 import re
@@ -23,10 +23,10 @@ TITLE_WIDTH, TEXT_WIDTH = 8, 20  # longer ones are folded
 
 
 def console(width: int = WIDTH) -> Console:
-    """Return a console that is `width` wide where the output is no terminal.
+    """Return a console without markup; `width` applies if the output is no terminal.
 
-    Names of others cannot control the terminal: what is printed loses its control characters and
-    is no markup.
+    It removes control characters from all printed text, because names in foreign files could
+    otherwise control the terminal.
     """
     found = Console(
         width=None if sys.stdout.isatty() else width,
@@ -39,14 +39,14 @@ def console(width: int = WIDTH) -> Console:
 
 
 class _PrintableText(RenderHook):
-    """Hook of a console that replaces control characters in all that it prints."""
+    """Console hook that replaces control characters in everything printed."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         return [_Printable(one) for one in renderables]
 
 
 class _Printable:
-    """A printed object without its control characters; those of styles are rich's own and stay."""
+    """Wrapper that removes control characters from an object's text, but keeps rich's styles."""
 
     def __init__(self, inner: ConsoleRenderable) -> None:
         self._inner = inner
@@ -58,7 +58,7 @@ class _Printable:
 
 
 def table(grid: Grid) -> Table:
-    """`grid` without its wide columns, what is small in it on a line of its own."""
+    """Return `grid` as a rich table without its wide columns; small text goes on its own line."""
     shown = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
     places = [at for at, head in enumerate(grid.columns) if not head.wide]
     for at in places:
@@ -74,7 +74,7 @@ def table(grid: Grid) -> Table:
 
 
 def decision(compared: Comparison, others: list[Comparison]) -> list[str]:
-    """Lines that say who is first, under which setting where `others` has more than it."""
+    """Return the sentences of a decision; they name the setting if `others` has several."""
     first, *rest = sentences(compared.decision)
     if len(others) == 1:
         return [first, *rest]
@@ -90,7 +90,7 @@ def _folded(title: str) -> str:
 
 
 def plan_in_all(rows: Sequence[tuple[str, int, Any]]) -> str:
-    """Sum in a sentence the time that all runs take, one after the other."""
+    """Return a sentence with the total time of all runs of a plan, one after the other."""
     real = [runs * found.real_s for _, runs, found in rows if found.real_s is not None]
     emulated = sum(runs * found.time_s for _, runs, found in rows)
     count = sum(runs for _, runs, _ in rows)
@@ -108,9 +108,9 @@ def _lasting(seconds: float) -> str:
 
 
 def left_out(runs: pd.DataFrame) -> list[str]:
-    """Lines that name every run that does not count, and why; `runs` of `load.runs`, all of them.
+    """Return lines that name every run that does not count, with the reasons.
 
-    Each reason why a run is invalid has lines of its own.
+    `runs` are all rows of `load.runs`. Each reason of an invalid run has its own lines.
     """
     absent = runs[runs.left_out != ""]
     if absent.empty:
@@ -128,7 +128,7 @@ def left_out(runs: pd.DataFrame) -> list[str]:
 
 
 def _run(row: Any) -> str:
-    """Method and seed of a run, as far as its files say them, and its folder."""
+    """Format a run: its method and seed, if known, and its folder."""
     method = [str(row.method)] if pd.notna(row.method) else []
     seed = [f"seed {row.seed:g}"] if pd.notna(row.seed) else []
     return " ".join([*method, *seed, f"({row.run_id})"])

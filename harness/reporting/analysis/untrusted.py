@@ -1,7 +1,7 @@
-"""What a run directory may claim: its files may come from elsewhere, or be damaged.
+"""Reads and checks the files of run directories, which may be foreign or damaged.
 
-Nothing that is read here is believed to be of the right size, shape or type. What is wrong is said
-in one line, so that the run is left out of a report and the others are not.
+No size, shape or type is trusted. Every problem becomes one line, so that the run is left out of a
+report and the others are not. `load` and `measurable` use this module.
 """
 
 import io
@@ -23,25 +23,25 @@ MOST_JSON_BYTES, MOST_TABLE_BYTES = 1 << 26, 1 << 32
 MOST_NAME = 200  # bytes of a folder's name: file systems take 255, and figures add a suffix
 SECTIONS = ["method", "model", "dataset", "compressor", "controller", "activations", "parallel"]
 SECTIONS += ["profile", "network", "optimizer", "emulation", "target"]
-MOST_SAID = 200  # characters of a value that is wrong
+MOST_SAID = 200  # characters shown of a bad value
 MOST_NUMBER = 1e15  # seconds (30 million years), bytes, Mbit/s: no run measures more
-CLOCKS = ("time_s", "start_s", "end_s")  # columns without which a row says nothing
+CLOCKS = ("time_s", "start_s", "end_s")  # columns that every row needs
 UNBOUNDED = ("loss", "value", "residual_norm")
 MINUS_1 = ("fragment", "bucket")  # columns where -1 stands for none
 OF_SUMMARY = ("valid", "grade", "late_at_most_s", "late_at_most_share")
-FILES = dict.fromkeys(OF_SUMMARY, "summary.json")  # where columns stand that are not in config.yaml
+FILES = dict.fromkeys(OF_SUMMARY, "summary.json")  # files of columns that are not in config.yaml
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 class Damaged(PrintableError, ValueError):
-    """A file of a run directory does not hold what it should; the message names it and says why."""
+    """Raised if a file of a run directory has bad contents; the message names file and cause."""
 
 
 def config(run: Path) -> dict[str, Any]:
-    """Return config.yaml of `run` as plain values; empty where there is none.
+    """Return config.yaml of `run` as plain values; {} if the file is missing.
 
-    Raise Damaged for a file that is too large or too deep, has aliases, which may stand for endless
-    values, or is no mapping with an `experiment` that can name a folder.
+    Raise Damaged if it is too large, too deep, has aliases (which may expand without end), is no
+    mapping, has a section that is none, or its `experiment` cannot name a folder.
     """
     file = run / "config.yaml"
     if not file.exists():
@@ -62,7 +62,7 @@ def config(run: Path) -> dict[str, Any]:
 
 
 def _with_new_places(value: Any) -> Any:
-    """Settings of an older version as this one says them: its classes have moved."""
+    """Return `value` with the present paths of classes that have moved since the run."""
     if isinstance(value, dict):
         return {
             key: run_directory.place_now(each) if key == "_target_" else _with_new_places(each)
@@ -72,7 +72,7 @@ def _with_new_places(value: Any) -> Any:
 
 
 def is_folder_name(name: Any) -> bool:
-    """True if a folder of this name can be made below another, and lies there."""
+    """Return True if `name` is safe as the name of a direct subfolder."""
     return (
         isinstance(name, str)
         and not name.startswith(".")
@@ -83,9 +83,9 @@ def is_folder_name(name: Any) -> bool:
 
 
 def strange(run: Path) -> str:
-    """The first file of `run` that is none of its own, or too large to be read; empty: all are.
+    """Return why the first file of `run` that is not regular, or too large, is refused; else "".
 
-    Nothing of such a run must be opened: a link may lead to any file, and a device never ends.
+    No file of such a run may be opened: a link may lead to any file, and a device never ends.
     """
     for name in ("status.json", *manifest.NAMES):
         try:
@@ -101,7 +101,7 @@ def strange(run: Path) -> str:
 
 
 def damage(run: Path, state: str) -> str:
-    """The first file of a run in `state` that does not hold what it should; empty: all do."""
+    """Return what is wrong with the first damaged file of a run in `state`; "" if none is."""
     for name in ("status.json", "summary.json"):
         if (run / name).exists() and run_directory.read_json(run / name) is None:
             return f"{name} is damaged"
@@ -111,9 +111,9 @@ def damage(run: Path, state: str) -> str:
 
 
 def check_tables(run: Path) -> None:
-    """Raise Damaged for the first table of `run` that cannot be read, or lacks even its header.
+    """Raise Damaged for the first table of `run` that is unreadable or lacks a required header.
 
-    Every run has evaluations.csv and links.csv, if only their headers.
+    Every run has evaluations.csv and links.csv, at least with their headers.
     """
     for name in manifest.TABLES:
         if name in ("evaluations.csv", "links.csv") and not (run / name).stat().st_size:
@@ -124,8 +124,8 @@ def check_tables(run: Path) -> None:
 def table(run: Path, name: str) -> pd.DataFrame:
     """Return table `name` of the run directory `run`, without a torn last line; empty if missing.
 
-    Raise Damaged for a file without a column that every run writes, with values of another type, or
-    with numbers that no run measures.
+    Raise Damaged if a required column is missing, a value has another type, or a number is out of
+    range.
     """
     row = _rows_of(name)
     types: dict[str, Any] = columns.recorded(row)
@@ -150,9 +150,9 @@ def table(run: Path, name: str) -> pd.DataFrame:
 
 
 def _out_of_range(values: pd.Series) -> str:
-    """Say what the numbers of a column must be if one is not; "" if all are, or are text.
+    """Return the allowed range of a column if one of its numbers is outside, else "".
 
-    Losses, qualities and residuals of a run that diverged may be infinite.
+    Losses, qualities and residuals may be infinite, as in a run that diverged.
     """
     name, kind = str(values.name), values.dtype.kind
     if kind == "i" and not values.between(-1 if name in MINUS_1 else 0, MOST_WHOLE).all():
@@ -167,7 +167,7 @@ def _out_of_range(values: pd.Series) -> str:
 
 
 def _renamed(text: str) -> str:
-    """`text` of a csv whose header has today's names; ValueError where a name is there twice."""
+    """Return csv `text` with present column names; raise ValueError if a name occurs twice."""
     header, _, rows = text.partition("\n")
     names = [run_directory.OLD_NAMES.get(name, name) for name in header.split(",")]
     for name in names:
@@ -182,9 +182,9 @@ def _rows_of(name: str) -> Any:
 
 
 def mistyped(row: Any, told: Mapping[str, str]) -> dict[str, str]:
-    """Complaints about fields of `row` whose values are not of the declared type, by field.
+    """Return a complaint for each field of `row` whose value is not of the declared type.
 
-    `told` says where a field stands in config.yaml. None is always allowed.
+    `told` maps fields to their keys in config.yaml. None is always allowed.
     """
     wrong = {}
     for name, kind in get_type_hints(type(row)).items():
@@ -206,12 +206,12 @@ def _is_one(value: Any, kind: type) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Return `value` as it is written, unless that would be long: Python refuses huge numbers."""
+    """Return `repr(value)`, but "a huge number" for ints that Python refuses to print."""
     return "a huge number" if isinstance(value, int) and abs(value) > MOST_WHOLE else repr(value)
 
 
 def reason(error: Exception) -> str:
-    """Return in a line why a run cannot be read or measured."""
+    """Return in one line why a run cannot be read or measured."""
     if isinstance(error, Damaged):
         return str(error)
     if isinstance(error, OSError) and error.filename:
