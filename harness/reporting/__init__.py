@@ -1,1 +1,1 @@
-"""What is made of run directories: tables, figures, pages, and judged claims."""
+"""Makes reports from run directories: tables, figures, web pages and verdicts on claims."""

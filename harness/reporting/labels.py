@@ -1,8 +1,8 @@
-"""Readable labels of methods, for legends, tables and sentences of a report.
+"""Readable labels of methods, for the legends, tables and sentences of a report.
 
-A method's name lists all settings that set it apart from its preset, such as
-`topk_0.05_rounds=1`. Its label has words in their place, and leaves out what all methods of the
-same kind in one experiment share. Files of results keep the names.
+A method's name lists all settings in which it differs from its preset, such as
+`topk_0.05_rounds=1`. Its label puts these in words, and omits the settings that all methods of the
+same kind in an experiment share. Result files keep the names.
 """
 
 import re
@@ -18,27 +18,27 @@ from harness.config import label, plain_yaml, search_path
 from harness.reporting.analysis import load
 from harness.studies import studies
 
-GROUPS = ("method", "compressor", "activations")  # whose choices begin a name
-SECTIONS = ("compressor", "controller", "activations", "parallel")  # whose keys a name may have
+GROUPS = ("method", "compressor", "activations")  # a name begins with a choice of these
+SECTIONS = ("compressor", "controller", "activations", "parallel")  # a name may have their keys
 SETTINGS = ("ef", "ps", "agree", "residual_decay", "bucket_mb", "fusion", "after_backward",
             "per_tensor", "per_bucket", *label.NUMBERS)  # fmt: skip
-MOST_SETTINGS = 3  # in a label, if these tell methods apart
+MOST_SETTINGS = 3  # per label, if these are enough to be unique
 DENSITY = re.compile(r"\d[\d.e-]*")
-DIGEST = re.compile(r"-[0-9a-f]{6}\b")  # of a value that has no short form
+DIGEST = re.compile(r"-[0-9a-f]{6}\b")  # stands for a value without a short form
 
 
 class NamePart(NamedTuple):
-    """The part of a method's name that describes gradients, or activations."""
+    """One part of a method's name: the part for gradients, or that for activations."""
 
-    kind: str  # a preset, or a choice of a part
+    kind: str  # a preset, or a choice of a group
     density: str  # "" if the name has none
     settings: tuple[str, ...]  # `rank=4`, `no_ef`
 
 
 def readable(runs: pd.DataFrame, given: Mapping[str, str]) -> pd.DataFrame:
-    """Return `runs`, rows of `load.runs`, with labels as `method` and names as `name`.
+    """Return `runs`, rows of `load.runs`, with labels in `method` and the old names in `name`.
 
-    Labels are unique within an experiment. `given` has labels of a user's choice by name.
+    Labels are unique within an experiment. `given` maps names to labels of the user's choice.
     """
     named = runs.assign(name=runs.method)
     for _, rows in runs[runs.method.notna()].groupby("experiment", sort=False):
@@ -54,7 +54,7 @@ def readable(runs: pd.DataFrame, given: Mapping[str, str]) -> pd.DataFrame:
 def labels_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the label of each method; `configs` has the settings of one of its runs by name.
 
-    A name that consists of other things than presets, parts and their keys is its own label.
+    A name is its own label if it contains anything but presets, parts and their keys.
     """
     parts = {name: _parts(name, config) for name, config in configs.items()}
     kinds: dict[tuple[str, ...], list[set[str]]] = {}
@@ -63,7 +63,7 @@ def labels_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         kinds.setdefault(tuple(part.kind for part in found), []).append(settings)
     shared = {kind: set.intersection(*of) if len(of) > 1 else set() for kind, of in kinds.items()}
     labels = {name: name for name in parts}
-    for most in (None, MOST_SETTINGS):  # the shorter label, if no two methods have it
+    for most in (None, MOST_SETTINGS):  # prefer the shorter label if it is unique
         told = {}
         for name, found in parts.items():
             known = shared.get(tuple(part.kind for part in found), set())
@@ -75,7 +75,7 @@ def labels_of(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _parts(name: str, config: Mapping[str, Any]) -> list[NamePart]:
-    """Take `name` apart; empty if it does not begin with a preset or a part."""
+    """Split `name` into its parts; [] if one does not begin with a preset or a known choice."""
     kinds = {choice for group in GROUPS for choice in search_path.choices(group)}
     sections = [config.get(section) for section in SECTIONS]
     keys = {str(key) for section in sections if isinstance(section, dict) for key in section}
@@ -94,7 +94,7 @@ def _parts(name: str, config: Mapping[str, Any]) -> list[NamePart]:
 
 
 def _settings(pieces: list[str], known: Collection[str]) -> list[str] | None:
-    """Join `pieces` of a name to settings; None if one is neither a setting nor of a value."""
+    """Join `pieces` of a name to settings; None if one is neither a setting nor part of a value."""
     found: list[str] = []
     while pieces:
         for size in range(len(pieces), 0, -1):
@@ -113,7 +113,7 @@ def _settings(pieces: list[str], known: Collection[str]) -> list[str] | None:
 
 
 def _words(part: NamePart, settings: Iterable[str]) -> str:
-    """`top-k 1 %, no error feedback`, of the settings that are to be told."""
+    """Format a part with `settings` only: `top-k 1 %, no error feedback`."""
     said = [_word(part.kind)]
     if part.density:
         said[0] += f" {100 * float(part.density):.3g} %"
@@ -133,7 +133,7 @@ def _word(name: str) -> str:
 
 @cache
 def words() -> dict[str, str]:
-    """Words for names, of this package's words.yaml and those of studies."""
+    """Return words by name, from words.yaml of this package and of studies; the package's win."""
     files = [file for study in studies() if (file := study.file("words.yaml"))]
     found: dict[str, str] = {}
     for file in [*files, Path(__file__).with_name("words.yaml")]:

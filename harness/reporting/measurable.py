@@ -1,7 +1,8 @@
-"""The runs of a folder that a report, a claim or a table can count.
+"""Selects the runs of a folder that a report, a claim or a table can measure.
 
-A run of somebody else may hold files of the right form whose content cannot be measured. So each
-run is measured alone before any comparison counts it, and is left out by name if that fails.
+A foreign run may hold files of the right form whose content cannot be measured. So each run is
+measured alone first, and is left out with its reason if that fails. The `report`, `claims` and
+`reproduce` commands use it.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from harness.reporting.page import surroundings
 
 
 def runs(folder: Path | str) -> pd.DataFrame:
-    """Return `load.runs` of a folder, where a run that cannot be measured is left out as damaged.
+    """Return `load.runs` of a folder, with runs that cannot be measured left out as damaged.
 
     Raise `load.NoRuns` if the folder has no run.
     """
@@ -32,9 +33,9 @@ def runs(folder: Path | str) -> pd.DataFrame:
 
 
 def _failure(run: Any) -> str:
-    """Return why the measurements of a row of `load.runs` fail; "" if none does."""
+    """Return why measuring a row of `load.runs` fails; "" if it does not."""
     path = run.path
-    for name in ("method", *load.PAIR):  # by which runs are compared
+    for name in ("method", *load.PAIR):  # runs are compared by these
         if pd.isna(getattr(run, name)):
             return f"config.yaml is damaged: it says no {name}"
     if pd.notna(run.workers) and not 1 <= run.workers <= MOST_WORKERS:
@@ -52,6 +53,6 @@ def _failure(run: Any) -> str:
             measure()
         except untrusted.Damaged as error:
             return str(error)
-        except Exception as error:  # whatever the content of the file makes it raise
+        except Exception as error:  # a foreign file may raise any error
             return f"{name} is damaged: {untrusted.reason(error)}"
     return "" if (Path(path) / "status.json").exists() else "it was removed while it was read"

@@ -1,4 +1,4 @@
-"""Comparison of the methods of a sweep: prints tables, draws figures, and writes pages."""
+"""Compares the methods of a sweep: prints tables, draws figures and writes web pages."""
 
 from collections.abc import Callable
 from functools import partial
@@ -38,12 +38,13 @@ def report(
     runs: pd.DataFrame | None = None,
     style: ReportStyle | None = None,
 ) -> Path:
-    """Print the comparisons of the runs in `folder`; write figures, csv and pages; return where.
+    """Compare the runs in `folder`: print results, write figures, csv and pages; return where.
 
-    `index.html` there is the page of the experiment, or leads to the page of each of several.
-    `agreement_alone` compares virtual time with real packets, and nothing else. `pdf` writes each
-    figure as pdf, too. `runs` are the rows of `load.runs` to report, in place of all. Raise
-    `load.NoRuns` if no run counts.
+    `out` is the report's folder, by default beside `folder`. Its `index.html` is the page of the
+    experiment, or a list of several. `baseline` is a method's name or label, by default the dense
+    method. `agreement_alone` only compares virtual time with real packets. `pdf` writes each figure
+    as PDF too. `runs` are the rows of `load.runs` to report, by default all. Raise `load.NoRuns` if
+    no run counts.
     """
     chosen = measurable.runs(folder) if runs is None else runs
     with styles.of_report(style or ReportStyle()):
@@ -76,15 +77,15 @@ def _report(
     if found:
         _all(console, runs, found, pairs, place, pdf)
     agreement_report.show(console, pd.concat(pairs.values(), ignore_index=True), place, pdf)
-    for line in decided:  # above, all of this has gone by
+    for line in decided:  # repeat it, as the tables have scrolled it away
         console.print(line, markup=False, soft_wrap=True)
     return place.path
 
 
 def draw(compared: Comparison) -> dict[str, Callable[[], theme.Figure]]:
-    """Return figures by file name, each as a call that draws it; ValueError for one without data.
+    """Return calls that draw the figures of a comparison, by file name; methods keep their colours.
 
-    A method has one colour in all of them.
+    A call raises ValueError if the figure has no data.
     """
 
     def drawn(drawing: Drawing) -> theme.Figure:
@@ -153,7 +154,10 @@ def _write(console: Console, compared: Comparison, out: OutputFolder, pdf: bool)
 def _save(
     console: Console, wanted: dict[str, Drawing], out: OutputFolder, pdf: bool, prefix: str = ""
 ) -> Pictures:
-    """Every figure as a file, with `pdf` as two, and as the page shows it."""
+    """Draw and save every figure, with `pdf` also as PDF; return them as embedded in the page.
+
+    Print a line for each figure that has no data.
+    """
     found: Pictures = {}
     for name, drawing in wanted.items():
         try:

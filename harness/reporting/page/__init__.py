@@ -1,4 +1,4 @@
-"""A report as pages that need nothing else: one an experiment, and one that leads to several."""
+"""Writes a report as self-contained web pages: one per experiment, and an index of several."""
 
 from pathlib import Path
 
@@ -19,11 +19,11 @@ def write(
     pairs: dict[str, pd.DataFrame],
     out: OutputFolder,
 ) -> list[Path]:
-    """Write index.html to `out`, and of several experiments a page each beside it; returns all.
+    """Write index.html to `out`, and with several experiments a page each; return all paths.
 
-    `runs` are all of `load.runs`; `pairs` has `agreement.paired` by experiment, `drawn` the
-    pictures of each comparison and experiment, by name. An experiment without a run that counts
-    has no page.
+    `runs` are all rows of `load.runs`. `drawn` has the pictures of each comparison and experiment
+    by name, and `pairs` the `agreement.paired` by experiment. An experiment without a run that
+    counts has no page.
     """
     names = [each.runs.experiment.iloc[0] for each in compared]
     pages = []

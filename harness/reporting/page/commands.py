@@ -1,4 +1,4 @@
-"""The commands that make an experiment's runs again, as the runs were typed."""
+"""Commands that repeat an experiment's runs, as the user typed them."""
 
 import shlex
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ MARK = "# from the files of the run, read it before you run it: "
 
 
 class Commands(NamedTuple):
-    """Commands for the runs of a page."""
+    """Commands for the runs of one page."""
 
-    sweep: str  # makes all of them and no other run; "" if there is none
+    sweep: str  # one command for exactly these runs; "" if there is none
     of_run: dict[str, str]  # by path
-    elsewhere: int  # runs that another state of the code, or another machine, made
+    elsewhere: int  # number of runs of another commit or machine
 
 
 def of_runs(paths: Sequence[str]) -> Commands:
-    """Return the commands that repeat the run directories `paths`, as far as these keep them.
+    """Return the commands that repeat the runs in the directories `paths`, if these recorded them.
 
-    A command of another program, or one that names a class, is quoted behind MARK: pasted into a
-    shell as it is, it does nothing.
+    A command of another program, or one that names a class, could run foreign code. It is quoted
+    behind MARK, so that a shell ignores it when it is pasted.
     """
     typed = {path: str(load.config(path).get("typed") or "") for path in paths}
     words = {path: _overrides(line) for path, line in typed.items()}
@@ -44,8 +44,8 @@ def of_runs(paths: Sequence[str]) -> Commands:
 
 
 def _overrides(typed: str) -> list[str] | None:
-    """Return the overrides of a command of ours without classes; None for any other text."""
-    with suppress(ValueError):  # of a quote without its end
+    """Return the overrides of a `python -m harness` command without classes; None otherwise."""
+    with suppress(ValueError):  # raised for an unclosed quote
         words = shlex.split(typed) if typed.isprintable() else []
         overrides = words[len(PROGRAM) :]
         plain = all(word[0] != "-" and "_target_" not in word for word in overrides if word)
@@ -55,7 +55,7 @@ def _overrides(typed: str) -> list[str] | None:
 
 
 def _sweep(runs: list[list[str]]) -> str:
-    """Return one command for all `runs`, given by their overrides; "" if it would make others."""
+    """Return one command that makes exactly `runs`, lists of overrides; "" if there is none."""
     runs = [[word for word in run if word != sweep.ALONE] for run in runs]
     common = [word for word in runs[0] if all(word in run for run in runs)]
     values: dict[str, dict[str, None]] = {}  # in order, each once

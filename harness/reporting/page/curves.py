@@ -1,4 +1,4 @@
-"""Curves of a comparison as data in its page, which curves.js draws: no name in them can run."""
+"""Quality curves of a comparison as JSON in its page, drawn by curves.js; names are escaped."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from harness.reporting.figures.styles import Style, styles
 from harness.reporting.figures.theme import spans_decades, thinned
 from harness.reporting.page.html import without_folders
 
-DIGITS = 5  # of a number
-DASH_PX = 2.0  # a line style's unit
+DIGITS = 5  # significant digits of a number
+DASH_PX = 2.0  # one unit of a dash pattern
 
 
 def of(comparison: Comparison) -> Markup | None:
-    """The JSON that curves.js reads, safe inside a script element; None without evaluations.
+    """Return the JSON for curves.js, safe inside a script element; None without evaluations.
 
-    metric, target, log (of time), curves: name, look, and points of time_s, step, value, low, high,
-    where null is what is not known.
+    Its keys are metric, target, log (time axis) and curves: name, look, and points of time_s, step,
+    value, low, high, where null means unknown.
     """
     found = {method: rows.dropna(subset="value") for method, rows in quality(comparison).items()}
     known = {method: rows for method, rows in found.items() if len(rows)}

@@ -1,4 +1,4 @@
-"""What the page of one experiment shows, put together from its runs."""
+"""Collects from its runs everything that the page of one experiment shows."""
 
 from typing import Any, NamedTuple
 
@@ -22,16 +22,16 @@ BESIDE = (
     "network",
     "time_to_target",
     "quality_over_time",
-)  # figures that have a place of their own
+)  # figures with their own place
 
 
 class Setting(NamedTuple):
-    """A comparison as the page shows it."""
+    """One comparison as the page shows it."""
 
     id: str
     title: str
     apart: str
-    decision: list[str]  # sentences, the first of them by itself
+    decision: list[str]  # sentences; the first is the headline
     first: EmbeddedFigure | None  # time to target
     curves: Markup | None  # `curves.of`
     target: str
@@ -41,24 +41,24 @@ class Setting(NamedTuple):
     pictures: Pictures
     ratio: Grid | None  # final quality over time
     ratio_picture: EmbeddedFigure | None
-    progress: Grid | None  # by what an oracle is one of
+    progress: Grid | None  # over the oracle's
     network: EmbeddedFigure | None
     worst: Grid | None  # proof, by method; None in virtual time
     proofs: Grid | None
 
 
 class Experiment(NamedTuple):
-    """Everything the template of an experiment's page asks for."""
+    """All values that the template of an experiment's page uses."""
 
     name: str
     ran: list[str]
-    missing: list[str]  # which runs are left out, in a line
-    names: dict[str, str]  # of methods, by labels that are others
+    missing: list[str]  # one line that names the runs left out, if any
+    names: dict[str, str]  # names by label, where they differ
     settings: list[Setting]
     pictures: Pictures
-    ratio_is: str  # what studies call final quality over time
+    ratio_is: str  # studies' names for final quality over time
     claims: Grid | None
-    judged: dict[str, int]  # claims of papers, each decision once
+    judged: dict[str, int]  # claims of papers by verdict, each decision once
     published: Grid | None
     regret: Grid | None
     agreement: Grid | None
@@ -76,9 +76,10 @@ def gather(
     pairs: pd.DataFrame,
     agreement_picture: EmbeddedFigure | None,
 ) -> Experiment:
-    """Collect what the page of one experiment shows; `runs` also has those that do not count.
+    """Return what the page of one experiment shows; `runs` includes those that do not count.
 
-    `drawn` has the pictures of each comparison and of the experiment, by name.
+    `drawn` has the pictures of each comparison and of the experiment by name, and `pairs` the rows
+    of `agreement.paired`.
     """
     name = str(runs.experiment.iloc[0])
     absent, counted = runs[runs.left_out != ""], runs[runs.left_out == ""]
@@ -110,7 +111,7 @@ def gather(
 
 
 def _ran(runs: pd.DataFrame, compared: list[Comparison]) -> list[str]:
-    """Describe in lines what was run."""
+    """Return lines that describe what was run."""
     counted = runs[runs.left_out == ""]
     first = counted.iloc[0]
     seeds = counted.seed.nunique()
@@ -132,7 +133,7 @@ def _ran(runs: pd.DataFrame, compared: list[Comparison]) -> list[str]:
 
 
 def _missing(absent: pd.DataFrame, count: int) -> list[str]:
-    """Name the runs that do not count, in a line; no line if there are none."""
+    """Return one line that names the runs that do not count; [] if there are none."""
     rows: Any = absent.itertuples()
     each = [f"{row.method} seed {row.seed}" if pd.notna(row.method) else row.run_id for row in rows]
     said = f"{len(each)} of {count} runs are left out: {named(list(dict.fromkeys(each)))}"
@@ -166,7 +167,7 @@ def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures)
 
 
 def _judged(table: pd.DataFrame) -> list[Any]:
-    """Claims that these runs can decide."""
+    """Return the claims that these runs can decide."""
     return [each for each in claims.judge(table) if each.runs]
 
 

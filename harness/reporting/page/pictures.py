@@ -1,4 +1,4 @@
-"""Figures as a page holds them: in the page itself, with words for those who cannot see them."""
+"""Figures embedded in a page as data addresses, with captions for screen readers."""
 
 from base64 import b64encode
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from harness.reporting.figures import theme
 
 
 class EmbeddedFigure(NamedTuple):
-    """A figure in a page."""
+    """A figure embedded in a page."""
 
     caption: str
     source: Markup  # data: address
@@ -22,7 +22,7 @@ PIXELS_PER_IN = 96
 
 
 def of(figure: theme.Figure, caption: str, svg: bytes | None = None) -> EmbeddedFigure:
-    """`figure` in a page, with what it shows in words; `svg` where it is drawn already."""
+    """Return `figure` embedded with its caption; pass `svg` if it is drawn already."""
     width_in, height_in = figure.get_size_inches()
     return EmbeddedFigure(
         caption,
@@ -33,5 +33,5 @@ def of(figure: theme.Figure, caption: str, svg: bytes | None = None) -> Embedded
 
 
 def data(kind: str, content: bytes) -> Markup:
-    """An address that holds `content`, of MIME type `kind`, itself."""
+    """Return a data: address that contains `content`, of MIME type `kind`."""
     return Markup(f"data:{kind};base64,{b64encode(content).decode()}")

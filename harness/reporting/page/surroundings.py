@@ -1,4 +1,4 @@
-"""What the runs of an experiment depended on beside their settings: code, versions, machine."""
+"""What the runs of an experiment depended on besides settings: code, versions and machine."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,19 +10,19 @@ from harness.records.run_directory import CURVE
 from harness.workloads import form
 
 GIB = 2**30
-DIGITS = 12  # of a digest
+DIGITS = 12  # digits shown of a digest
 OF_NETWORK = ("congestion_control", "offload", "mtu_bytes", "queue_ms")
 
 
 class Fact(NamedTuple):
-    """A value, or several with how many runs had each."""
+    """A property of the runs with its values; several values state how many runs had each."""
 
     name: str
     values: list[str]
 
 
 def facts(paths: Iterable[str]) -> list[Fact]:
-    """Collect facts from environment.json of the runs in the directories `paths`."""
+    """Collect facts from environment.json in the run directories `paths`."""
     found: dict[str, Counter[str]] = {}
     runs = 0
     for path in paths:
@@ -33,13 +33,13 @@ def facts(paths: Iterable[str]) -> list[Fact]:
 
 
 def forms(paths: Iterable[str]) -> list[str]:
-    """Buckets of the models that were trained, beside those of the models they stand for."""
+    """Return lines that compare the buckets of trained models with those they stand in for."""
     told = (run_directory.read_json(Path(path) / "environment.json") or {} for path in paths)
     return [line for line in dict.fromkeys(form.said(form.read(each)) for each in told) if line]
 
 
 def elsewhere(paths: Sequence[str]) -> int:
-    """Count the runs that do not say that this state of the code made them on this machine."""
+    """Count the runs that were not recorded with this commit on this machine."""
     here = environment.origin()
     found = [run_directory.read_json(Path(path) / "environment.json") or {} for path in paths]
     return sum({name: told.get(name) for name in here} != here for told in found)
