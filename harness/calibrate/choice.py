@@ -1,4 +1,4 @@
-"""The choice of the group `network` that a calibration is written to."""
+"""Write the result of a calibration as a choice of the config group `network`."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from harness.records import environment
 from harness.virtual.noise import MOST_LATENCY_NOISE, MOST_NOISE
 
 DIGITS = 3
-LINKS, WINDOWS = "# collectives:", "# transfers over long ways:"  # comments that begin a part
+LINKS, WINDOWS = "# collectives:", "# transfers over long ways:"  # comments that begin parts
 COMPRESSION, END = "# compression:", "real_seconds:"
 
 
@@ -30,9 +30,9 @@ def text(
     windows: TcpWindows | None = None,
     before: str = "",
 ) -> str:
-    """A choice that differs from `simulated` in what was measured; None: not measured.
+    """Return the YAML of a choice based on `simulated` with the measured constants.
 
-    What was not is as in `before`, an older text, where that has it.
+    A part that was not measured (None, or no `costs`) is copied from `before`, an older text.
     """
     kept = _parts(before)
     lines = [*_origin(), "defaults: [simulated@_here_, _self_]"]
@@ -76,7 +76,7 @@ def text(
 
 
 def _parts(text: str) -> dict[str, list[str]]:
-    """Lines of each part of an older text, from the comment that begins it."""
+    """Return the lines of each part of an older text, by the comment that begins the part."""
     found: dict[str, list[str]] = {}
     part: list[str] = []
     for line in text.splitlines():

@@ -1,7 +1,7 @@
 """Fit the constants of a bench of benchmark rows to its inputs, and to no other row.
 
-There are at most as many constants as inputs, so the rows determine each. The fit is least squares
-of the logarithm of predicted over published.
+There are at most as many constants as inputs, so the rows determine each. The fit minimizes the
+squared logarithm of predicted over published values.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,15 @@ from harness.fidelity.bench import FITTED, Bench
 from harness.fidelity.collectives import RowPredictor
 from harness.fidelity.measurement import BadMeasurement, Measurement
 
-STEP = 1e-3  # of a constant's logarithm, by which slopes are taken
+STEP = 1e-3  # difference of a constant's logarithm, to estimate slopes
 CONSTANTS = "\nconstants: # fitted to the inputs: python -m harness.doctor --calibrate --testbed\n"
 
 
 def inputs_of(bench: Bench, rows: Sequence[Measurement]) -> list[Measurement]:
     """Return the input rows of a bench.
 
-    Raise `BadMeasurement` if an input is not exactly one row, or if more is fitted than there are.
+    Raise `BadMeasurement` if an input does not select one row, or if inputs are fewer than
+    constants.
     """
     taken = [row for row in rows if bench.has(row)]
     for selector in bench.inputs:
@@ -38,7 +39,7 @@ def inputs_of(bench: Bench, rows: Sequence[Measurement]) -> list[Measurement]:
 
 
 def fitted(bench: Bench, rows: Sequence[Measurement]) -> Bench:
-    """Return `bench` with all of `fit` fitted; `BadMeasurement` if the rows lack an input."""
+    """Return `bench` with the constants in `fit` fitted; `BadMeasurement` without its inputs."""
     inputs = inputs_of(bench, rows)
     bounds = [FITTED[name.partition(".")[0]] for name in bench.fit]
     low, high = (np.log(np.array(side)) for side in zip(*bounds, strict=True))
@@ -65,7 +66,7 @@ def fitted(bench: Bench, rows: Sequence[Measurement]) -> Bench:
 
 
 def write(path: Path, bench: Bench) -> None:
-    """Replace the constants at the end of a testbed's file."""
+    """Replace the constants at the end of a testbed's file by those of `bench`."""
     kept = path.read_text().partition(CONSTANTS)[0].rstrip("\n")
     told = "".join(f"  {name}: {value:.5g}\n" for name, value in bench.constants.items())
     path.write_text(kept + CONSTANTS + told)

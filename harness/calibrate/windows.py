@@ -1,7 +1,7 @@
-"""TCP's windows over long ways: what one transfer after a pause takes, and the constants of it.
+"""Fit TCP's window sizes to measured transfers over links with long round trips.
 
-`python -m harness.calibrate.windows REPEATS` prints rows as JSON; it must be process 1 of
-namespaces of its own, which `measured` gives it. The kernel must have netem.
+`python -m harness.calibrate.windows REPEATS` prints measurements as JSON. It must be process 1 of
+its own namespaces, in which `measured` starts it. The kernel must have netem.
 """
 
 import json
@@ -31,22 +31,22 @@ from profiles.static import Static
 
 RTTS_MS = (40.0, 160.0)
 SIZES_BYTES = (1 << 16, 1 << 19, 1 << 22, 1 << 24)
-RATE_MBIT = 400.0  # more than a window of 4 MiB gets over the longer way
+RATE_MBIT = 400.0  # more than a window of 4 MiB reaches over the longer round trip
 PAUSE_S = 4.0  # Linux halves an idle window every time-out, nine times to the first of 8 MB
 NAME = "here"
 
 
 class TcpWindows(NamedTuple):
-    """Windows of one connection, and how far transfers are off by them."""
+    """Fitted windows of one connection, and the errors of the transfer times they predict."""
 
     window_bytes: int
     initial_window_bytes: int
-    median: float  # absolute error, relative
+    median: float  # absolute value of the relative error
     worst: float
 
 
 def measured(repeats: int = 3) -> list[Measurement]:
-    """Transfers between two nodes, while no run goes on; CalibrationError when that fails."""
+    """Measure transfers between two nodes while no run goes on; CalibrationError if that fails."""
     command = user_namespace.command(sys.executable, "-m", __name__, str(repeats))
     with machine_to_ourselves("measuring windows"):
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
@@ -57,7 +57,7 @@ def measured(repeats: int = 3) -> list[Measurement]:
 
 
 def row(rtt_ms: float, nbytes: int, seconds: float) -> Measurement:
-    """One transfer, as a row that a testbed predicts."""
+    """Return one transfer as a benchmark row, which a testbed can predict."""
     said = f"{RATE_MBIT:g} Mbit/s, round trip {rtt_ms:g} ms"
     return Measurement(
         NAME, NAME, "", "", said, "2", BETWEEN_CPUS.name, "time_ms", 1000 * seconds, "ms", NAME,
@@ -67,7 +67,7 @@ def row(rtt_ms: float, nbytes: int, seconds: float) -> Measurement:
 
 
 def fit(rows: Sequence[Measurement]) -> TcpWindows:
-    """The two windows by which virtual time is closest to `rows`, in least squares of logs."""
+    """Return the two windows with which virtual time fits `rows` best (least squares of logs)."""
     inputs = tuple(Selector({"rtt_ms": row.rtt_ms, "bytes": row.bytes}) for row in rows)
     constants, takes = ("window_bytes", "initial_window_bytes"), (Selector({"id": NAME}),)
     bench = Bench(NAME, NAME, inputs=inputs, takes=takes, backend=BETWEEN_CPUS.name, fit=constants)
@@ -83,7 +83,7 @@ def take(
     rtts_ms: Sequence[float] = RTTS_MS,
     sizes_bytes: Sequence[int] = SIZES_BYTES,
 ) -> list[tuple[float, int, float]]:
-    """Round trip, bytes and median seconds of every transfer, in namespaces of our own."""
+    """Measure round trip, bytes and median seconds of every transfer, in our own namespaces."""
     found = []
     for rtt_ms in rtts_ms:
         profile = Static(RATE_MBIT, delay_ms=rtt_ms / CROSSINGS)
@@ -95,12 +95,12 @@ def take(
 
 
 def _times(repeats: int, sizes_bytes: Sequence[int]) -> list[list[float]]:
-    """When rank 0 began to send, or rank 1 had received: of each size, each repetition."""
+    """Return the times of `_time` for each size and repetition, without a first warm-up."""
     return [[_time(nbytes) for _ in range(repeats + 1)][1:] for nbytes in sizes_bytes]
 
 
 def _time(nbytes: int) -> float:
-    """Monotonic seconds, of one clock on all ranks; the receiver waits already."""
+    """Return when rank 0 began to send, or rank 1 had received; the clock is that of all ranks."""
     tensor = torch.ones(nbytes // 4)
     dist.barrier()
     if dist.get_rank() == 1:
