@@ -1,9 +1,9 @@
-"""HTB classes, qdiscs and queue counters as the kernel writes them; rates in bytes/s, bursts in us.
+"""Netlink encoding of HTB classes, qdiscs and queue counters; rates in bytes/s, bursts in us.
 
-A rate is told with its link layer, so no kernel since 3.10 wants the two tables of 256 times that
-pyroute2 computes for every change. Rates of 2^32 bytes/s (34.36 Gbit/s) and more do not fit where
-rates were first kept, which then holds 2^32 - 1, and are told a second time. Bursts are kept as
-time, in ticks of 64 ns, whatever the rate. A change is answered by what the class then is.
+A rate includes its link layer, so kernels since 3.10 do not need the two tables of 256 times that
+pyroute2 computes for every change. Rates from 2^32 bytes/s (34.36 Gbit/s) do not fit the old field,
+which then has 2^32 - 1; a second attribute has the rate. Bursts are times in ticks of 64 ns,
+whatever the rate. The kernel answers a change with the new state of the class.
 """
 
 import struct
@@ -44,13 +44,13 @@ class Queue(NamedTuple):
     """Limit and counters of a queue."""
 
     limit_bytes: int
-    bytes: int  # that left it
+    bytes: int  # sent from it
     backlog_bytes: int
     drops: int
 
 
 def tell(where: Class, rate: int, burst_us: int, quantum_bytes: int, add: bool = False) -> Request:
-    """Change a class, or `add` it; answered by what it then is."""
+    """Return the request that changes a class, or adds it; the answer has its new state."""
     ticks = round(burst_us * _TICKS_PER_US)
     spec = (0, _ETHERNET, 0, 0, 0, min(rate, _LARGEST))
     options = attribute(_PARMS, _PARAMETERS.pack(*spec, *spec, ticks, ticks, quantum_bytes, 0, 0))
@@ -66,17 +66,17 @@ def ask_for(where: Class) -> Request:
 
 
 def ask_for_leaf(where: Class) -> Request:
-    """Request for the qdisc below a class."""
+    """Return the request for the qdisc below a class."""
     return Request(GET_QDISC, 0, _TC.pack(0, where.interface, 0, where.handle, 0))
 
 
 def all_qdiscs() -> tuple[int, bytes]:
-    """Kind and body of a dump."""
+    """Return type and body of the request that dumps all qdiscs."""
     return GET_QDISC, _TC.pack(0, 0, 0, 0, 0)
 
 
 def held(body: bytes) -> ClassRate | None:
-    """Parse an answer about a class; None when it is of another kind than htb."""
+    """Parse an answer about a class; return None if it is no HTB class."""
     found = attributes(body, _TC.size)
     if found[_KIND] != HTB:
         return None
@@ -91,13 +91,13 @@ def held(body: bytes) -> ClassRate | None:
 
 
 def place(body: bytes) -> tuple[int, int]:
-    """Interface and handle of what an answer is about."""
+    """Return the interface and handle that an answer is about."""
     _, interface, handle, _, _ = _TC.unpack_from(body)
     return interface, handle
 
 
 def queue(body: bytes) -> Queue | None:
-    """Parse an answer about a queue; None when it is of another kind than bfifo."""
+    """Parse an answer about a queue; return None if it is no bfifo."""
     found = attributes(body, _TC.size)
     if found[_KIND] != BFIFO:
         return None
@@ -106,7 +106,7 @@ def queue(body: bytes) -> Queue | None:
 
 
 def _counted(found: dict[int, bytes]) -> tuple[int, int, int]:
-    """Bytes that left, bytes that wait, packets dropped."""
+    """Return the bytes sent, the bytes that wait, and the packets dropped."""
     counted = attributes(found[_STATISTICS])
     [sent] = struct.unpack_from("=Q", counted[_BASIC])
     _, backlog, drops = struct.unpack_from("=III", counted[_QUEUE])

@@ -1,13 +1,14 @@
-"""Delay, jitter, loss and reordering of one direction of a link: netem; owns its units.
+"""Delay, jitter, loss and reordering of one link direction by netem, and netem's units.
 
-netem sits on two interfaces of its own, a and b, in the middle of a cable that was cut: never with
-the shaper (netem under HTB starves other classes, and its limit counts packets), never on a
-sender's own stack (TCP would see the loss as a local refusal). What enters a leaves b and the other
-way round, so b's root qdisc impairs the way away from a's cable end and a's the way back to it.
+netem has two interfaces of its own, a and b, in the middle of a cable that was cut. It is never
+combined with the shaper: netem under HTB starves other classes, and its limit counts packets. It is
+never on a sender's stack, where TCP would see loss as a local error. A packet that enters a leaves
+b, and the reverse. So b's root qdisc impairs the direction away from a's cable end, and a's the
+direction towards it.
 
-Jitter is netem's default: uniform in delay +- jitter, drawn for each packet alone, so a packet may
-overtake the one before it: jitter reorders. Reordering sends a share of packets without the delay.
-netem takes a segmentation-offload packet of 64 KB for one packet: see `one_packet_each`.
+Jitter is netem's default: uniform in delay +- jitter, drawn for each packet, so packets may
+overtake each other. Reordering sends a share of packets without the delay. netem treats a
+segmentation-offload packet of 64 KB as one packet: see `one_packet_each`.
 """
 
 import errno
@@ -26,8 +27,8 @@ from harness.emulation.namespaces import Namespace
 from harness.emulation.redirect import redirect
 from profiles.base import Link
 
-# Never reached, as senders' socket buffers bound what is under way: netem's default of 1000 drops
-# what 10 Gbit/s and 2 ms hold, which nobody asked for.
+# Never reached, as socket buffers limit the packets in flight. netem's default of 1000 would drop
+# packets at 10 Gbit/s and 2 ms without any configured loss.
 LIMIT_PACKETS = 1 << 20
 HIGHEST_DELAY_MS = 270_000.0  # 2^32 ticks of 64 ns
 HIGHEST_JITTER_MS = 2_000.0  # the kernel draws from 31 bits of ns
@@ -45,7 +46,7 @@ MISSING = (
 
 
 class Impairment(NamedTuple):
-    """Settings of netem for one direction, intended or read back; real times."""
+    """Settings of netem for one direction, intended or read back; in real time."""
 
     delay_us: int
     jitter_us: int
@@ -54,7 +55,7 @@ class Impairment(NamedTuple):
     limit_packets: int
 
     def agrees(self, other: "Impairment") -> bool:
-        """Equal up to the kernel's rounding: a tick of 64 ns, probabilities of 32 bits."""
+        """Return True if equal up to kernel rounding: 64 ns ticks, 32-bit probabilities."""
         times = (self.delay_us - other.delay_us, self.jitter_us - other.jitter_us)
         shares = (self.loss - other.loss, self.reorder - other.reorder)
         return (
@@ -65,7 +66,7 @@ class Impairment(NamedTuple):
 
 
 def intended(link: Link) -> Impairment:
-    """Settings of netem for `link`, its times real; ValueError beyond what netem can hold."""
+    """Return netem's settings for `link` (in real time); ValueError beyond what netem can hold."""
     for key, value, highest in (
         ("delay_ms", link.delay_ms, HIGHEST_DELAY_MS),
         ("jitter_ms", link.jitter_ms, min(HIGHEST_JITTER_MS, link.delay_ms)),
@@ -81,10 +82,10 @@ def intended(link: Link) -> Impairment:
 
 
 def available() -> bool:
-    """True if this kernel has netem, tried on the loopback of a temporary namespace.
+    """Return True if this kernel has netem, tried on the loopback of a temporary namespace.
 
-    The kernel may load its module for it, also for an ordinary user's namespace.
-    OSError where user namespaces are forbidden to one who has no CAP_SYS_ADMIN.
+    The kernel may load its module for it, also for an ordinary user's namespace. Raise OSError if a
+    user without CAP_SYS_ADMIN may not make user namespaces.
     """
     try:
         scratch = Namespace.create()
@@ -115,15 +116,16 @@ def _available_to_a_user() -> bool:
 
 
 def require() -> None:
-    """NetworkError that says how to get netem, when this kernel has none."""
+    """Raise NetworkError, which says how to get netem, if this kernel has none."""
     if not available():
         raise NetworkError(MISSING)
 
 
 def join(ip: IPRoute, a_index: int, b_index: int, name: str) -> None:
-    """Patch two interfaces: what enters one leaves the other; sets both up.
+    """Forward packets between two interfaces, in both directions, and set both up.
 
-    a's cable leads to the sender, whose packets are set free: without a delay netem would not.
+    The cable of `a_index` leads to the sender. Its packets are released from the sender's socket,
+    as netem does not do this without a delay.
     """
     for here, there, free in ((a_index, b_index, True), (b_index, a_index, False)):
         redirect(ip, here, there, name, free)
@@ -134,7 +136,7 @@ def join(ip: IPRoute, a_index: int, b_index: int, name: str) -> None:
 def impair(
     ip: IPRoute, index: int, name: str, link: Link, parent: int = TC_H_ROOT, handle: int = HANDLE
 ) -> None:
-    """Impair what leaves interface `index`, link `name`; `link` in real ms, its rate unused."""
+    """Impair the egress of `index`, link `name`; `link` is in real ms, its rate is unused."""
     with attempt(f"add netem to {name}"):
         ip.tc("add", "netem", index, handle, parent=parent, **_options(intended(link)))
 
@@ -142,28 +144,28 @@ def impair(
 def change(
     ip: IPRoute, index: int, name: str, link: Link, parent: int = TC_H_ROOT, handle: int = HANDLE
 ) -> bool:
-    """Impair `index` otherwise while traffic flows; False when it was so.
+    """Change the impairment of `index` while traffic flows; return False if it was set already.
 
-    Packets under way keep the delay they were given, so after a shorter one later packets may
-    overtake them; none is lost.
+    Packets in netem keep their delay. After a change to a shorter delay later packets may overtake
+    them; none is lost.
     """
     asked = intended(link)
     if read(ip, index, name, handle).agrees(asked):
         return False
-    with attempt(f"change the netem of {name}"):  # replaces every option, given or not
+    with attempt(f"change the netem of {name}"):  # missing options would be reset
         ip.tc("change", "netem", index, handle, parent=parent, **_options(asked))
     return True
 
 
 def read(ip: IPRoute, index: int, name: str, handle: int = HANDLE) -> Impairment:
-    """Read netem's settings of link `name`; NetworkError when gone or of another kind."""
+    """Return netem's settings of link `name`; NetworkError if netem is missing."""
     with attempt(f"read back the netem of {name}"):
         found = [q for q in ip.get_qdiscs(index) if q["handle"] == handle]
     if not found or found[0].get_attr("TCA_KIND") != "netem":
         raise NetworkError(f"read back the netem of {name}: it is gone or of another kind")
     options = found[0].get_attr("TCA_OPTIONS")
     overtakes = options.get_attr("TCA_NETEM_REORDER")
-    # without a gap the kernel reorders nothing, but still tells the last probability
+    # without a gap the kernel reorders nothing, but still reports the last probability
     share = overtakes["prob_reorder"] / _CERTAIN if overtakes and options["gap"] else 0.0
     return Impairment(
         round(options["delay"] / _TICKS_PER_US),
@@ -177,9 +179,9 @@ def read(ip: IPRoute, index: int, name: str, handle: int = HANDLE) -> Impairment
 def one_packet_each(interface: str) -> None:
     """Make `interface`, in the calling thread's namespace, send packets of at most one MTU.
 
-    Else the loss of one packet of netem's is the loss of up to 44 of TCP's, all neighbours. TCP is
-    still cut in software, which costs 2.8 times the processor time per byte; asking TCP for packets
-    of one segment (gso_max_segs) costs 13 times. The receiver needs nothing: a veth joins none.
+    Otherwise netem would lose up to 44 adjacent TCP segments at once. TCP's packets are still cut
+    in software, at 2.8 times the processor time per byte. Limiting TCP to packets of one segment
+    (gso_max_segs) costs 13 times. The receiver needs nothing, as a veth joins no packets.
     """
     try:
         ethtool.ask(interface, ethtool.SET_TSO, 0)
@@ -189,7 +191,7 @@ def one_packet_each(interface: str) -> None:
 
 
 def _options(asked: Impairment) -> dict[str, float]:
-    """Settings in pyroute2's units: whole microseconds and percent."""
+    """Convert settings to pyroute2's units: whole microseconds and percent."""
     return {
         "delay": asked.delay_us,
         "jitter": asked.jitter_us,

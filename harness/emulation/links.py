@@ -1,9 +1,9 @@
-"""One shaped link direction: HTB with one class over a byte-limited FIFO, or a qdisc alone.
+"""One shaped link direction: HTB with one class over a FIFO that is limited in bytes.
 
-HTB's change-class keeps the queue and the tokens, where TBF refills its bucket at every change. HTB
-lets a packet larger than the burst pass and then waits, so the burst only has to cover the time
-until a late timer fires. It is therefore a constant time, which is also what the kernel stores: it
-never changes with the rate, and a link that was idle gains the same share of a second at any rate.
+Changing an HTB class keeps its queue and tokens; TBF would refill its bucket. HTB lets a packet
+larger than the burst pass and then waits, so the burst only has to cover the delay of a late timer.
+The burst is therefore a constant time, which is also what the kernel stores. It is independent of
+the rate, and an idle link gains the same share of a second at any rate.
 """
 
 import errno
@@ -25,7 +25,7 @@ plugins["bfifo"] = sched_pfifo  # same options; pyroute2 0.9 lacks the name and 
 LOWEST_MBIT, HIGHEST_MBIT = 0.001, 400_000.0
 QUANTUM_BYTES = 60_000  # one class per qdisc: only keeps the kernel from choosing and warning
 ROOT, LEAF = 0x10000, 0x100000
-_MINOR = 1  # of the shaped class, below any root
+_MINOR = 1  # minor number of the shaped class below any root
 _REASONS = {
     errno.EPERM: "no CAP_NET_ADMIN here",
     errno.ENOENT: "not there, or this kernel lacks it",
@@ -34,9 +34,9 @@ _REASONS = {
 
 
 class Shaper(NamedTuple):
-    """Address of one link's shaper: an interface, and the htb there that has its class."""
+    """Address of one link's shaper: an interface, and its HTB qdisc with the link's class."""
 
-    name: str  # of the link, for errors
+    name: str  # of the link, for error messages
     interface: int
     root: int = ROOT
 
@@ -46,7 +46,7 @@ class Shaper(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Rate, burst and queue of one direction, intended or read back."""
+    """Rate, burst and queue of one direction, either intended or read back."""
 
     rate_mbit: float  # real
     burst_us: int
@@ -61,7 +61,7 @@ class Counters(NamedTuple):
 
 @contextmanager
 def attempt(what: str) -> Iterator[None]:
-    """Turn a netlink error inside into a NetworkError that says `what` was tried."""
+    """Context manager: turn a netlink error into a NetworkError that names the attempt `what`."""
     try:
         yield
     except NetlinkError as error:
@@ -69,12 +69,12 @@ def attempt(what: str) -> Iterator[None]:
 
 
 def refused(what: str, code: int) -> NetworkError:
-    """Error to raise when the kernel answered `code` to the attempt `what`."""
+    """Return the error to raise when the kernel answered `code` to the attempt `what`."""
     return NetworkError(f"{what}: {_REASONS.get(code, os.strerror(code))} (netlink error {code})")
 
 
 def rate_bytes(rate_mbit: float) -> int:
-    """Bytes/s of a real rate in Mbit/s; ValueError outside what a shaper can be set to."""
+    """Convert a real rate from Mbit/s to bytes/s; raise ValueError outside a shaper's range."""
     if not LOWEST_MBIT <= rate_mbit <= HIGHEST_MBIT:
         span = f"[{LOWEST_MBIT}, {HIGHEST_MBIT:.0f}]"
         raise ValueError(f"link rate must be in {span} Mbit/s, got {rate_mbit}")
@@ -82,13 +82,13 @@ def rate_bytes(rate_mbit: float) -> int:
 
 
 def shape(ip: IPRoute, index: int, name: str, rate_mbit: float, queue_bytes: int) -> None:
-    """Shape what leaves interface `index`, link `name`, to a real rate."""
+    """Limit the egress of interface `index`, link `name`, to a real rate."""
     add_root(ip, index, name)
     add_class(ip, index, name, rate_mbit, queue_bytes)
 
 
 def add_root(ip: IPRoute, index: int, name: str, root: int = ROOT, default: int = _MINOR) -> None:
-    """Add the htb qdisc `root`; what no filter matches goes to its class `default`."""
+    """Add the HTB qdisc `root`; packets that match no filter go to its class `default`."""
     with attempt(f"add htb {root >> 16:x}: to {name}"):
         ip.tc("add", "htb", index, root, default=default)
 
@@ -96,7 +96,7 @@ def add_root(ip: IPRoute, index: int, name: str, root: int = ROOT, default: int 
 def add_class(
     ip: IPRoute, index: int, name: str, rate_mbit: float, queue_bytes: int, root: int = ROOT
 ) -> None:
-    """Add the shaped class and its queue below the htb qdisc `root`, which is there."""
+    """Add the shaped class and its queue below the existing HTB qdisc `root`."""
     place = Shaper(name, index, root).place
     request = classes.tell(place, rate_bytes(rate_mbit), BURST_US, QUANTUM_BYTES, add=True)
     [answer] = batch.ask(ip, [request])
@@ -107,14 +107,14 @@ def add_class(
 
 
 def change_rate(ip: IPRoute, index: int, name: str, rate_mbit: float, root: int = ROOT) -> None:
-    """Re-shape `index` while traffic flows; its queue and tokens survive."""
+    """Change the rate of a link while traffic flows; its queue and tokens are kept."""
     change_rates(ip, [(Shaper(name, index, root), rate_mbit)])
 
 
 def change_rates(ip: IPRoute, wanted: Sequence[tuple[Shaper, float]]) -> list[float]:
-    """Re-shape links at once; the real rate in Mbit/s that the kernel then holds of each.
+    """Change the rates of links in one batch; return the real Mbit/s that the kernel then has.
 
-    NetworkError names all that were refused; the others are then changed nevertheless.
+    If the kernel refuses some, change the others and raise NetworkError that names the refused.
     """
     requests = [
         classes.tell(shaper.place, rate_bytes(rate_mbit), BURST_US, QUANTUM_BYTES)
@@ -139,7 +139,7 @@ def _held(what: str, answer: bytes) -> classes.ClassRate:
 
 
 def read_rate(ip: IPRoute, index: int, name: str, root: int = ROOT) -> tuple[float, int]:
-    """Real rate in Mbit/s and burst in us that the kernel holds for link `name`."""
+    """Return the real rate in Mbit/s and the burst in us that the kernel has for link `name`."""
     what = f"read back the class of {name}"
     [answer] = batch.ask(ip, [classes.ask_for(Shaper(name, index, root).place)])
     if answer == errno.ENOENT:
@@ -151,9 +151,9 @@ def read_rate(ip: IPRoute, index: int, name: str, root: int = ROOT) -> tuple[flo
 
 
 def read_rates(ip: IPRoute, shapers: Sequence[Shaper]) -> list[float | None]:
-    """Real rates in Mbit/s that the kernel holds, asked for at once; None: there is no such class.
+    """Return the kernel's real rates in Mbit/s, read in one batch; None if a class is missing.
 
-    NetworkError when the kernel refuses, or a class is of another kind.
+    Raise NetworkError if the kernel refuses, or a class is of another kind.
     """
     found: list[float | None] = []
     answers = batch.ask(ip, [classes.ask_for(shaper.place) for shaper in shapers])
@@ -169,7 +169,7 @@ def read_rates(ip: IPRoute, shapers: Sequence[Shaper]) -> list[float | None]:
 
 
 def read_shape(ip: IPRoute, index: int, name: str, root: int = ROOT) -> Shape:
-    """Class and queue of link `name`; NetworkError when either is gone or of another kind."""
+    """Return class and queue of link `name`; NetworkError if either is gone or foreign."""
     rate_mbit, burst_us = read_rate(ip, index, name, root)
     [answer] = batch.ask(ip, [classes.ask_for_leaf(Shaper(name, index, root).place)])
     queue = None if isinstance(answer, int) else classes.queue(answer)
@@ -179,7 +179,7 @@ def read_shape(ip: IPRoute, index: int, name: str, root: int = ROOT) -> Shape:
 
 
 def counters(ip: IPRoute) -> dict[int, Counters]:
-    """Counters of every shaped interface here, by index, from one dump."""
+    """Return the counters of every shaped interface of this namespace, by index, in one request."""
     found = {}
     with attempt("read the counters of all links"):
         for answer in batch.dump(ip, *classes.all_qdiscs()):
@@ -191,6 +191,6 @@ def counters(ip: IPRoute) -> dict[int, Counters]:
 
 
 def received_bytes(ip: IPRoute) -> dict[int, int]:
-    """Bytes of Ethernet frames that arrived at every interface here, by index."""
+    """Return the received bytes of Ethernet frames of every interface here, by index."""
     with attempt("read the counters of all interfaces"):
         return {link["index"]: link.get_attr("IFLA_STATS64")["rx_bytes"] for link in ip.get_links()}

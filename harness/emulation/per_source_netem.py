@@ -1,8 +1,8 @@
-"""Impairments of one direction by where a packet comes from: sites at distances of their own.
+"""Impairments of one link direction by the source of a packet, for sites with different delays.
 
-An HTB qdisc that never limits, one class for each class of sources, a netem in each, and a filter
-for each address. Sources in no class pass unimpaired. The kernel logs that netem "is
-non-work-conserving" under HTB, which is meant and harmless: HTB then asks the other classes.
+An HTB qdisc without a limit has one class per group of sources, a netem in each, and a filter per
+address. Packets of other sources pass unimpaired. The kernel logs that netem "is
+non-work-conserving" under HTB. This is intended and harmless: HTB then serves the other classes.
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ _SOURCE = 12  # offset of the source address in an IPv4 header
 
 
 class Sources(NamedTuple):
-    """Nodes whose packets share a path, by IPv4 address; times of `link` are real."""
+    """A group of nodes, by IPv4 address, whose packets have the same `link`, in real time."""
 
     addresses: Sequence[str]
     link: Link
 
 
 def impair(ip: IPRoute, index: int, name: str, classes: Sequence[Sources]) -> None:
-    """Impair what leaves interface `index`, link `name`, by its source; the rates are unused."""
+    """Impair the egress of `index`, link `name`, by source; the rates in `classes` are unused."""
     if not 1 <= len(classes) <= MOST_CLASSES:
         raise ValueError(f"classes of sources must be in [1, {MOST_CLASSES}], got {len(classes)}")
     with attempt(f"add htb to {name}"):
@@ -53,13 +53,13 @@ def impair(ip: IPRoute, index: int, name: str, classes: Sequence[Sources]) -> No
 
 
 def change(ip: IPRoute, index: int, name: str, number: int, link: Link) -> bool:
-    """Impair class `number` otherwise while traffic flows; False when it was so."""
+    """Change class `number` while traffic flows; return False if it was set already."""
     parent, handle = _class(number), _leaf(number)
     return impairments.change(ip, index, f"{name} from {number}", link, parent, handle)
 
 
 def read(ip: IPRoute, index: int, name: str, number: int) -> Impairment:
-    """Read the settings of class `number`; NetworkError when gone or of another kind."""
+    """Return the settings of class `number`; NetworkError if its netem is missing."""
     return impairments.read(ip, index, f"{name} from {number}", _leaf(number))
 
 
@@ -72,7 +72,7 @@ def _leaf(number: int) -> int:
 
 
 def _endless() -> dict[str, float]:
-    """A class that lets everything pass at once."""
+    """Return the settings of a class that limits nothing."""
     rate = links.rate_bytes(links.HIGHEST_MBIT)
     burst_bytes = rate * BURST_US / 1e6
     return {

@@ -1,11 +1,12 @@
-"""Where the machines of one run meet: a TCP connection from each to machine 0, lines of JSON.
+"""Connections between the machines of one run: TCP from each machine to machine 0, lines of JSON.
 
-Who comes shows that it has the run's token, without saying it, and so does machine 0; a stranger is
-dropped, and nobody else hears of it. What is said afterwards is neither secret nor signed.
+A machine proves that it has the run's token without sending it, and machine 0 does the same.
+Strangers are dropped, and other machines do not notice. Later messages are neither secret nor
+signed.
 
-They exchange values in step, and each learns within seconds that another has ended or is gone: an
-end is told, a killed process's connections are closed by its kernel, and for a machine that lost
-power or its cable TCP's keepalive stands in.
+The machines exchange values in step. Each learns within seconds that another one has ended or is
+gone: a machine announces its end, the kernel closes the connections of a killed process, and TCP's
+keepalive detects a machine that lost power or its cable.
 """
 
 import hmac
@@ -20,19 +21,19 @@ from typing import Any
 
 from harness.emulation.links import NetworkError
 
-PATIENCE_S = 120.0  # for the others to come to the same point
+PATIENCE_S = 120.0  # to wait for the others at the same call
 _LOOK_S = 0.2  # between tries to connect
 _READ_BYTES = 1 << 20
-_MOST_HELLO_BYTES = 1 << 12  # of who has not shown the token
+_MOST_HELLO_BYTES = 1 << 12  # from a peer that has not proved the token
 _MOST_BYTES = 1 << 30  # of one message: all rows of a machine
-_HELLO_S = 10.0  # for a stranger to show it
-_STRANGERS = 64  # at once; the oldest gives way
+_HELLO_S = 10.0  # for a stranger to prove the token
+_STRANGERS = 64  # at once; a further one replaces the oldest
 _KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # s, s, times
-_UNHEARD_MS = 20_000  # after which what was sent counts as lost
+_UNHEARD_MS = 20_000  # until unacknowledged data counts as lost
 
 
 class RunEnded(Exception):
-    """The run has ended on another machine; `state` is how: failed or interrupted."""
+    """The run has ended on another machine with `state`: failed or interrupted."""
 
     def __init__(self, text: str, state: str) -> None:
         super().__init__(text)
@@ -40,11 +41,11 @@ class RunEnded(Exception):
 
 
 class Stopped(RunEnded):
-    """The run is to end on this machine."""
+    """The user stops the run on this machine."""
 
 
 class Peer:
-    """A connection to another machine."""
+    """A connection to another machine, which sends and receives lines of JSON."""
 
     def __init__(self, connection: socket.socket, machine: int | None = None) -> None:
         self.connection, self.machine = connection, machine
@@ -62,13 +63,13 @@ class Peer:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, message: dict[str, Any]) -> None:
-        """OSError when the other end is gone."""
+        """Send a message. Raise OSError if the other end is gone."""
         self.connection.settimeout(_UNHEARD_MS / 1000)
         self.connection.sendall(json.dumps(message).encode() + b"\n")
         self.connection.setblocking(False)
 
     def read(self) -> bool:
-        """Take in what has come; False when the other end is gone, or none of us."""
+        """Add what has arrived to `messages`; return False if the other end is gone or invalid."""
         self.alive = self.alive and self._take_in()
         return self.alive
 
@@ -81,7 +82,7 @@ class Peer:
                 self.messages += [dict(json.loads(line)) for line in lines]
         except BlockingIOError:
             return True
-        except (OSError, ValueError, TypeError, RecursionError):  # gone, or a stranger's
+        except (OSError, ValueError, TypeError, RecursionError):  # gone, or not one of our machines
             return False
         return False
 
@@ -90,13 +91,16 @@ class Rendezvous:
     """One machine's connections to the others; all make the same calls in the same order."""
 
     def __init__(self, machine: int, machines: int, token: str, stop: int | None = None) -> None:
-        """`stop`: a file descriptor; waiting ends, as interrupted, when it becomes readable."""
+        """Set up machine `machine` of `machines`, not connected yet.
+
+        If file descriptor `stop` becomes readable, waiting raises Stopped.
+        """
         self.machine, self.machines, self._stop = machine, machines, stop
         self._token = token.encode()
-        self._peers: list[Peer] = []  # of machine 0: all others, in order; of these: machine 0
+        self._peers: list[Peer] = []  # on machine 0 all others, in order; elsewhere machine 0
 
     def join(self, master: str, port: int, patience_s: float) -> None:
-        """Return once all are there; NetworkError when some do not come in `patience_s`."""
+        """Connect all machines; raise NetworkError if one is missing after `patience_s`."""
         deadline = time.monotonic() + patience_s
         if self.machine == 0:
             self._admit(master, port, deadline)
@@ -104,7 +108,7 @@ class Rendezvous:
             self._enter(master, port, deadline)
 
     def gather(self, name: str, value: Any, patience_s: float = PATIENCE_S) -> list[Any]:
-        """Every machine's value, in machine order; RunEnded when one of them will not come."""
+        """Return every machine's value, in machine order; raise RunEnded if a machine has ended."""
         deadline = time.monotonic() + patience_s
         if self.machine:
             self._send(self._peers[0], {"name": name, "value": value})
@@ -115,7 +119,7 @@ class Rendezvous:
         return values
 
     def collect(self, name: str, value: Any) -> list[Any]:
-        """Like gather, but only machine 0 gets the others' values; they get their own."""
+        """Return all values on machine 0, as `gather` does, and [`value`] on the others."""
         deadline = time.monotonic() + PATIENCE_S
         if self.machine:
             self._send(self._peers[0], {"name": name, "value": value})
@@ -123,21 +127,21 @@ class Rendezvous:
         return [value] + [self._receive(peer, name, deadline) for peer in self._peers]
 
     def check(self) -> None:
-        """RunEnded when the run has ended on another machine."""
+        """Raise RunEnded if the run has ended on another machine."""
         for peer in self._peers:
             self._look(peer)
 
     def leave(self, error: BaseException | None) -> None:
-        """Tell the others why this machine ends (None: all is done), and close."""
+        """Tell the others why this machine ends (None: it is done), and close all connections."""
         state = getattr(error, "state", "failed")
         text = str(error) or type(error).__name__
-        if type(error) is not RunEnded:  # they know of that, or are told by machine 0
+        if type(error) is not RunEnded:  # machine 0 reports a RunEnded to the others
             text = f"machine {self.machine}: {text}"
         for peer in self._peers:
             try:
                 peer.send({"ended": state, "text": text} if error else {"name": "the end"})
             except OSError:
-                pass  # it is gone as well
+                pass  # that machine is gone as well
             peer.connection.close()
         self._peers = []
 
@@ -168,7 +172,7 @@ class Rendezvous:
             self._send(peer, {"name": "welcome", "value": None})
 
     def _let_in(self, listener: socket.socket, unknown: list[Peer]) -> list[Peer]:
-        """Accept a connection, if there is one, and add it to the peers without a known token."""
+        """Accept a pending connection, if any; return `unknown` with it as an unproven peer."""
         readable, _, _ = select.select([listener], [], [], 0)
         if not readable:
             return unknown
@@ -182,7 +186,7 @@ class Rendezvous:
         return [*unknown[-_STRANGERS + 1 :], came]
 
     def _greeted(self, peer: Peer, known: dict[int, Peer]) -> bool:
-        """Handle a new connection's greeting; True once it is admitted or dropped."""
+        """Handle a new connection's greeting; return True once it is admitted or dropped."""
         alive = peer.read()
         if not peer.messages:
             if not alive or time.monotonic() > peer.until:
@@ -210,13 +214,13 @@ class Rendezvous:
         raise NetworkError(wrong)
 
     def _drop(self, peer: Peer, why: str) -> None:
-        """A stranger: told in our log, and to no other machine."""
+        """Close a stranger's connection, and report it in this machine's log only."""
         with suppress(OSError):  # it has gone
             print(f"{peer.connection.getpeername()[0]} was not let in: {why}", file=sys.stderr)
         peer.connection.close()
 
     def _proof(self, *said: Any) -> dict[str, str]:
-        """Fields that prove that whoever says this has the token."""
+        """Return the field that proves, for the values `said`, that the sender has the token."""
         return {"proof": hmac.digest(self._token, json.dumps(said).encode(), "sha256").hex()}
 
     def _shown(self, message: dict[str, Any], *said: Any) -> bool:
@@ -226,7 +230,7 @@ class Rendezvous:
         return hmac.compare_digest(proof, self._proof(*said)["proof"])
 
     def _enter(self, master: str, port: int, deadline: float) -> None:
-        """Knock until machine 0 opens; it may still be ending the run before."""
+        """Connect until machine 0 accepts; it may still be ending the previous run."""
         what = f"machine 0 did not come to {master}:{port}"
         while True:
             try:
@@ -251,7 +255,7 @@ class Rendezvous:
         peer.most_bytes = _MOST_BYTES
 
     def _heard(self, peer: Peer, deadline: float, what: str) -> dict[str, Any]:
-        """The next message of machine 0, before it has let us in."""
+        """Return the next message of machine 0 before it has accepted us."""
         while peer.read() and not peer.messages:
             self._wait([peer.connection], deadline, what)
         if not peer.messages:
@@ -262,7 +266,7 @@ class Rendezvous:
         return message
 
     def _wait(self, sockets: list, until: float, what: str, deadline: float | None = None) -> None:
-        """Return when a socket can be read; NetworkError `what` after `deadline`."""
+        """Return when a socket is readable; raise NetworkError `what` after `deadline`."""
         stop = [] if self._stop is None else [self._stop]
         readable, _, _ = select.select([*sockets, *stop], [], [], max(0, until - time.monotonic()))
         if self._stop in readable:
@@ -293,5 +297,5 @@ class Rendezvous:
         try:
             peer.send(message)
         except OSError:
-            self._look(peer)  # perhaps it said why
+            self._look(peer)  # raises its reason if it sent one
             raise RunEnded(f"machine {peer.machine} disappeared", "failed") from None

@@ -1,4 +1,4 @@
-"""What every network of packets is told: queues, periods; and where its runs live."""
+"""Base class of all networks that carry packets: queues, periods, and where a run takes place."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,24 +11,24 @@ from profiles.base import Profile
 from profiles.limits import check_between
 
 PERIOD_S = (0.001, 3600.0)
-SAMPLE_S = (0.001, 10.0)  # what happens between two samples is seen late, or in sums alone
+SAMPLE_S = (0.001, 10.0)  # events between samples are recorded late, or only in sums
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shaping:
     """Settings of every shaped network: queues and periods.
 
-    The whole run is on this machine unless a network says otherwise.
+    The whole run is on this machine unless a subclass overrides that.
     """
 
-    in_process: ClassVar[bool] = False  # a run has processes of its own
+    in_process: ClassVar[bool] = False  # a run has its own processes
 
-    queue_ms: float | None = 50.0  # of the profile's highest rate; constant bytes at lower rates
+    queue_ms: float | None = 50.0  # time of the queue at the highest rate; its bytes are constant
     queue_bytes: int | None = None  # instead of queue_ms
-    update_s: float = 0.1  # real seconds between looks at the profile
+    update_s: float = 0.1  # real seconds between updates from the profile
     sample_s: float = 0.25  # real seconds between rows of links.csv
     probe_s: float = 0.5  # real seconds each link is measured before step 0
-    device: Any = None  # whose compression is charged, where one is emulated; None: this machine's
+    device: Any = None  # device with emulated compression times; None: this machine
 
     def __post_init__(self) -> None:
         check_between(*PERIOD_S, update_s=self.update_s, probe_s=self.probe_s)
@@ -38,15 +38,15 @@ class Shaping:
         queues.check(self.queue_ms, self.queue_bytes)
 
     def queue(self, profile: Profile) -> int:
-        """Bytes that each direction buffers."""
+        """Return the bytes that each link direction buffers."""
         return queues.bytes_of(self.queue_ms, self.queue_bytes, profile)
 
     def packet_bytes(self, profile: Profile, dilation: float) -> int | None:
-        """Most bytes that a node hands to its link as one packet; None: the kernel's own 64 KB."""
+        """Return the most bytes that a node passes on as one packet; None: the kernel's 64 KB."""
         return None
 
     def check_followed(self, nodes: int, profile: Profile, dilation: float) -> None:
-        """ValueError for a profile that changes faster than the player and shapers can follow."""
+        """Raise ValueError if the profile changes faster than player and shapers can follow."""
         longest = self.packet_bytes(profile, dilation)
         following.check(profile, nodes, following.Shaped(dilation, self.update_s, longest))
 
@@ -57,25 +57,26 @@ class Shaping:
         dilation: float,
         represented: Callable[[], int | None] = lambda: None,
     ) -> Given | None:
-        """Given cost of the compressor in the file of that name, in real seconds; None: measured.
+        """Return the configured cost of a compressor in real seconds; None: measure it.
 
-        `represented` tells the elements of the model that the one of this run stands in for.
+        `compressor` is the name of its file. `represented` returns the elements of the original
+        model if the run's model is a stand-in.
         """
         found = device_costs.given(compressor, self.device or {}, dilation)
         return found and replace(found, represented=represented())
 
     def needs_netem(self, profile: Profile) -> bool:
-        """True if packets are ever delayed, lost or reordered, so that cables need netem."""
+        """Return True if packets are ever delayed, lost or reordered, which needs netem."""
         return False
 
     def machines_of_run(self) -> int:
-        """Number of machines that a run is on."""
+        """Return the number of machines of a run."""
         return 1
 
     def gpus(self, workers: int) -> int:
-        """GPUs that `workers` on this machine need: one each, as NCCL cannot share one."""
+        """Return the GPUs that `workers` need here: one each, as NCCL cannot share one."""
         return workers
 
     def place(self, run_id: str) -> str:
-        """Return the place, below the experiment's folder, where this machine keeps a run."""
+        """Return this machine's directory of a run, relative to the experiment's folder."""
         return run_id

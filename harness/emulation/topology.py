@@ -1,4 +1,4 @@
-"""What every emulated network is told about TCP; and how one is brought up."""
+"""Base class of emulated networks in namespaces: TCP settings, and how a network is brought up."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from profiles.base import Profile
 from profiles.limits import check_choice, check_whole
 
 OFFLOADS = ("auto", "keep", "off")
-PACKET_S = 0.001  # of a link at its highest rate: the longest packet that a node hands to it
+PACKET_S = 0.001  # time of a node's longest packet at the link's highest rate
 BUFFER_BYTES = (1 << 16, (1 << 31) - 1)
 
 
@@ -31,9 +31,9 @@ BUFFER_BYTES = (1 << 16, (1 << 31) - 1)
 class Topology(Shaping, ABC):
     """Emulated network: real TCP over shaped links that namespaces of this process own."""
 
-    congestion_control: str = "cubic"  # any that the kernel offers
-    offload: str = "auto"  # auto | keep | off: whether nodes hand the link packets of many MTUs
-    receive_buffer_bytes: int = 32 << 20  # most that one socket may take
+    congestion_control: str = "cubic"  # any that the kernel supports
+    offload: str = "auto"  # auto | keep | off: whether packets may be longer than an MTU
+    receive_buffer_bytes: int = 32 << 20  # limit per socket
     send_buffer_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
@@ -50,12 +50,13 @@ class Topology(Shaping, ABC):
 
     @abstractmethod
     def busiest_mbit(self, nodes: int, profile: Profile) -> float:
-        """Emulated rate of all flows that every shaper at its highest rate lets through at once."""
+        """Return the emulated rate of all flows if every shaper passes its highest rate at once."""
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
-        """Raise what can be known before a network is started.
+        """Check settings before a network is started.
 
-        ValueError for settings that cannot be met, NetworkError for what this kernel lacks.
+        Raise ValueError for settings out of range, NetworkError for features that this kernel
+        lacks.
         """
         if not 1 <= nodes <= veth.MOST_NODES:
             raise ValueError(f"nodes must be in [1, {veth.MOST_NODES}], got {nodes}")
@@ -71,29 +72,30 @@ class Topology(Shaping, ABC):
             iperf.check()
 
     def enter(self) -> None:
-        """Return as process 1 of the run's namespaces, of its network too; see user_namespace."""
+        """Enter new namespaces, network included, as their process 1; see user_namespace."""
         user_namespace.enter()
 
     def refusal(self) -> str:
-        """The kernel's objection to the namespaces of any run over packets; "" if it has none."""
+        """Return why the kernel refuses a run's namespaces; "" if it allows them."""
         return user_namespace.refused()
 
     def needs_netem(self, profile: Profile) -> bool:
-        """True if packets are ever delayed, lost or reordered, so that cables need netem."""
+        """Return True if packets are ever delayed, lost or reordered, which needs netem."""
         extremes = profile.extremes()
         return bool(extremes.delay_ms or extremes.jitter_ms or extremes.loss or extremes.reorder)
 
     def packets_alone(self, profile: Profile) -> bool:
-        """True if nodes send packets of one MTU: netem takes 64 KB for one packet."""
+        """Return True if nodes must send packets of one MTU, as netem counts 64 KB as one."""
         extremes = profile.extremes()
         counted = bool(extremes.loss or extremes.reorder)
         return self.offload == "off" or (self.offload == "auto" and counted)
 
     def packet_bytes(self, profile: Profile, dilation: float) -> int | None:
-        """Most bytes that a node hands the link at once: a millisecond of the highest rate.
+        """Return the most bytes per packet of a node: a millisecond of the highest rate.
 
-        A shaper lets a packet pass whole and waits afterwards. So an exchange ends early by what
-        its last packets take, which on a slow link is all of a short exchange's.
+        None means the kernel's 64 KB. A shaper passes a whole packet and waits afterwards. So an
+        exchange ends early by the time of its last packets, which is all of a short exchange on a
+        slow link.
         """
         if self.offload == "keep":
             return None
@@ -102,10 +104,10 @@ class Topology(Shaping, ABC):
 
     @contextmanager
     def up(self, nodes: int, profile: Profile, dilation: float) -> Iterator[Network]:
-        """A network shaped to the conditions of time 0; the switch is this thread's namespace.
+        """Context manager: a network shaped to time 0, with this thread's namespace as switch.
 
-        It must be the run's own. ValueError for settings that cannot be met,
-        NetworkError when the kernel refuses.
+        The run must own that namespace. Raise ValueError for settings out of range, NetworkError
+        when the kernel refuses.
         """
         self.check(nodes, profile, dilation)
         with ExitStack() as held:
@@ -126,7 +128,7 @@ class Topology(Shaping, ABC):
     def node(
         self, ip: IPRoute, held: ExitStack, number: int, profile: Profile, cable: veth.Cable
     ) -> veth.EmulatedNode:
-        """One wired node, with its namespace in `held`."""
+        """Return one wired node; `held` closes its namespace."""
         made = veth.add_node(ip, number, self._sysctls(), self.congestion_control, cable)
         held.callback(made.namespace.close)
         if self.packets_alone(profile):
@@ -135,7 +137,7 @@ class Topology(Shaping, ABC):
         return made
 
     def settings(self, nodes: int, profile: Profile, dilation: float) -> dict[str, Any]:
-        """Everything the network was told, for the record of a run."""
+        """Return all settings of the network, for the record of a run."""
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         return told | {
             "busiest_mbit": self.busiest_mbit(nodes, profile),
@@ -148,7 +150,7 @@ class Topology(Shaping, ABC):
         }
 
     def _verify(self, network: Network) -> None:
-        """The congestion control that a flow from every node really runs is the one asked for."""
+        """Raise NetworkError unless each node's flows use the configured congestion control."""
         for number in range(network.size):
             with network.entered(number):
                 found = tcp_settings.congestion_control_to(veth.SWITCH)

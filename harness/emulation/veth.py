@@ -1,13 +1,13 @@
 """Interfaces, addresses and routes of emulated nodes: every eth0 ends at a port of the switch.
 
-The switch routes instead of bridging, and every neighbour is static: 64 nodes that all talk to each
-other would need 4032 ARP entries, the kernel keeps 1024 for all namespaces together. What a node
-sends enters its port and is redirected to an ifb, whose egress is the uplink's shaper; the port's
-own egress is the downlink's. So both shapers lie beyond the sender's stack, and packets are set
-free of its socket on the way (TCP small queues would hide queueing and loss).
+The switch routes instead of bridging, and all neighbour entries are static: 64 nodes that all talk
+to each other would need 4032 ARP entries, and the kernel keeps 1024 for all namespaces together. A
+node's packets enter its port and are redirected to an ifb, whose egress is the uplink's shaper; the
+port's own egress is the downlink's. So both shapers are beyond the sender's stack. Packets are
+released from its socket on the way, as TCP small queues would otherwise hide queueing and loss.
 
-Where packets are to be delayed or lost, the cable is cut: eth0 - outer | inner - port, patched
-together at layer 2, so that netem has interfaces of its own on the way up (inner) and down (outer).
+To delay or lose packets, the cable is cut: eth0 - outer | inner - port. Outer and inner are patched
+together at layer 2, so netem has interfaces of its own on the way up (inner) and down (outer).
 """
 
 import socket
@@ -29,15 +29,15 @@ SWITCH = "10.77.255.254"
 MOST_NODES = 4096
 INTERFACE = "eth0"
 MTU_BYTES = 1500
-CARRIER_S = 10.0  # that a cable may take to carry
+CARRIER_S = 10.0  # limit for a cable to get its carrier
 GROUP = 77  # of all interfaces in the switch: one request removes them together
 _PARENTS = {TC_H_ROOT: "root", TC_H_INGRESS: "ingress"}
-_FIRST_INDEX = 1000  # interface indices are chosen, so that none has to be looked up
+_FIRST_INDEX = 1000  # we choose interface indices, so that none has to be looked up
 _PER_NODE = 4
 
 
 class Cut(NamedTuple):
-    """The ends of a cut cable, where netem sits."""
+    """The two interfaces in the middle of a cut cable, to which netem is attached."""
 
     inner: int  # its egress is the way up: from the node, or from left to right
     outer: int  # its egress is the way down
@@ -46,17 +46,17 @@ class Cut(NamedTuple):
 class Cable(NamedTuple):
     """Properties of the cable from a node to the switch."""
 
-    shaped: bool = True  # its uplink can be; its downlink always can
+    shaped: bool = True  # whether its uplink can be; its downlink always can
     cut: bool = False
     right: bool = False  # to the right half of the switch
-    packet_bytes: int | None = None  # most that the node hands to it at once; None: 64 KB
+    packet_bytes: int | None = None  # longest packet of the node; None: 64 KB
 
 
 class EmulatedNode(NamedTuple):
     namespace: Namespace
     address: str
     port: int  # index of the switch's interface to it; its egress is the downlink
-    uplink: int | None  # index of the ifb that what a shaped node sends is redirected to
+    uplink: int | None  # index of the ifb for packets that a shaped node sends
     cut: Cut | None
 
 
@@ -85,7 +85,7 @@ def set_up_switch(ip: IPRoute, sysctls: dict[str, str]) -> None:
 
 
 def remove(ip: IPRoute) -> None:
-    """Remove everything from the switch again."""
+    """Remove all interfaces, rules and addresses of the switch."""
     with attempt("remove the switch's interfaces"):
         ip.link("del", group=GROUP)
         ip.flush_rules(family=2, priority=lambda priority: priority in _RULES)
@@ -93,10 +93,10 @@ def remove(ip: IPRoute) -> None:
 
 
 def await_carriers(ip: IPRoute) -> None:
-    """Wait until every cable of the switch has a carrier. NetworkError after CARRIER_S.
+    """Wait until every cable of the switch has a carrier; raise NetworkError after CARRIER_S.
 
-    An end drops packets after its peer came up, until a worker of the kernel has noticed. On a busy
-    machine that takes tens of milliseconds. Newer kernels notice when asked for the one interface.
+    An interface drops packets after its peer came up until a kernel worker has noticed, which takes
+    tens of milliseconds on a busy machine. Newer kernels notice when that one interface is queried.
     """
     end_s = time.monotonic() + CARRIER_S
     with attempt("read the interfaces"):
@@ -127,7 +127,7 @@ def add_node(
     uplink = port + 1 if cable.shaped else None
     node = EmulatedNode(Namespace.create(), _address(number, cable.right), port, uplink, None)
     with node.namespace.entered():
-        # before eth0 is there: it copies the default of disable_ipv6
+        # before eth0 exists, which copies the default of disable_ipv6
         tcp_settings.set_sysctls(sysctls)
     node = node._replace(cut=_lay_cable(ip, number, node, cable.cut))
     _add_uplink(ip, number, node)
@@ -149,7 +149,7 @@ def add_node(
 
 
 def _lay_cable(ip: IPRoute, number: int, node: EmulatedNode, is_cut: bool) -> Cut | None:
-    """Add a veth from the node's eth0 to its port or, cut, one to each end and a patch."""
+    """Add a veth from the node's eth0 to its port; a cut cable is two veths, patched together."""
     eth0 = {"ifname": INTERFACE, "address": _mac(0, number)}
     there = eth0 | {"net_ns_fd": node.namespace.descriptor}
     port = {"ifname": f"p{number}", "index": node.port, "address": _mac(1, number)}
@@ -179,14 +179,14 @@ def _add_uplink(ip: IPRoute, number: int, node: EmulatedNode) -> None:
     with attempt(f"add ifb {uplink}"):
         ip.link("add", kind="ifb", ifname=uplink, index=node.uplink, group=GROUP)
         ip.link("set", index=node.uplink, state="up")
-    # without a delay on the way, the sender's socket would feel the queue
+    # without a delay, the sender's socket would notice the queue
     redirect(ip, node.port, node.uplink, f"p{number}", free=True)
 
 
 _TRUNK = ("trunk_left", "trunk_right")
-_TABLES = (101, 102)  # of routes: where each half sends what the other half's nodes own
+_TABLES = (101, 102)  # route tables of the halves, for packets to the other half
 _MAIN = 254
-_RULES = (100, 101)  # priorities: what came over the trunk is delivered, before the halves ask
+_RULES = (100, 101)  # priorities: packets from the trunk are delivered before the halves' rules
 
 
 def add_trunk(ip: IPRoute, cut: bool = False) -> Trunk:
@@ -216,7 +216,7 @@ def add_trunk(ip: IPRoute, cut: bool = False) -> Trunk:
 
 def _send_over(ip: IPRoute, index: int, side: int, halves: tuple[str, str]) -> None:
     """Route packets from the first half to the other half through trunk end `index`."""
-    gateway, table = f"10.77.255.{side}", _TABLES[side]  # it has a neighbour entry and no owner
+    gateway, table = f"10.77.255.{side}", _TABLES[side]  # a neighbour entry without an interface
     ip.neigh("add", dst=gateway, lladdr=_mac(2, 1 - side), ifindex=index, state=128)
     ip.route("add", dst="0.0.0.0/0", gateway=gateway, oif=index, flags=["onlink"], table=table)
     arrived, asking = _RULES
