@@ -211,7 +211,7 @@ def _settings(choice: list[str], command: dict[str, Any], own: dict[str, str]) -
     with in_a_line(choice), sweep.hydra():
         told = sweep.plain_settings(sweep.load(choice)).config
         parsed = OverridesParser.create().parse_overrides(choice)
-    config = {key: told[key] for key in KEPT} | {"plan": False, "around": command}
+    config = {key: told[key] for key in KEPT} | {"plan": False, "draw": False, "around": command}
     if "experiment" not in map(sweep.key_of, parsed):
         config["experiment"] = EXPERIMENT
     if isinstance(config["target"], dict) and config["target"]["metric"] is None:

@@ -52,7 +52,10 @@ def test_errors_of_a_pair_are_over_what_was_real(tmp_path):
         {"overlap": "after_backward"},
         {"compressor": {"_target_": "compressors.topk.TopK"}},
         {"profile": {"_target_": "profiles.static.Static", "rate_mbit": 20}},
-        {"network": VIRTUAL | {"_target_": "harness.virtual.network.SimulatedDumbbell"}},
+        {
+            "network": VIRTUAL
+            | {"_target_": "harness.virtual.network.SimulatedDumbbell", "left": None}
+        },
         {"network": VIRTUAL | {"left": 1}},
     ],
 )
