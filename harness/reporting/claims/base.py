@@ -22,7 +22,7 @@ HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 NOT_DECIDABLE, BY_CONSTRUCTION = "not decidable here", "by construction"
 ANY_REGIME = Regime()
 OF_CONTENT = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-OVER_DENSE = ("speedup", "normalised_throughput")  # columns
+OVER_DENSE = ("speedup", "normalised_throughput")  # columns relative to the dense method
 
 
 class Claim(NamedTuple):
@@ -154,11 +154,11 @@ class Group:
         return Ratio(*statistics.interval(values), len(values))
 
     def steps(self, *methods: str) -> dict[str, list[pd.DataFrame]]:
-        """Read steps.csv of every run of `methods`: a list of tables by method."""
+        """Return by method the steps.csv of each of its runs; raise NoSuchRuns if it has none."""
         return {m: [load.steps(path) for path in self.rows(m).path] for m in methods}
 
     def evaluations(self, method: str) -> list[pd.Series]:
-        """Return per run of a method the values of its target metric, in the order of steps."""
+        """Return for each run of a method the values of its target metric in step order."""
         rows: Any = self.rows(method).itertuples()
         tables = [(load.evaluations(row.path), row.metric) for row in rows]
         return [t[t.metric == metric].sort_values("step").value for t, metric in tables]
@@ -274,7 +274,7 @@ class PaperClaims:
     """The claims of one paper, in the order in which its claims.py declares them."""
 
     def __init__(self, name: str, workers: int, controls: Sequence[Controls] = ()) -> None:
-        self.name = name  # of its file of published numbers
+        self.name = name  # as in the column `paper` of its published.csv
         self.workers = workers
         self.controls = controls  # one per workload; empty: claims on quality need no controls
         self.declared: list[Declared] = []

@@ -1,6 +1,6 @@
 """Checks that stop runs from deciding a claim they cannot test; used by `claims.base`.
 
-A check reads rows of `metrics.table` and returns the objection as text, or "".
+A check reads rows of `metrics.table` and returns the reason why they decide nothing, or "".
 """
 
 from collections.abc import Sequence
@@ -106,7 +106,7 @@ def exact(rows: pd.DataFrame) -> bool:
 
 
 def too_few(rows: pd.DataFrame) -> str:
-    """Object if a method has fewer than `LEAST_PAIRS` pairs of seeds, unless runs are `exact`."""
+    """Return a reason if a method has under `LEAST_PAIRS` pairs of seeds and is not `exact`."""
     if exact(rows):
         return ""
     fewest = int(rows.groupby("method").size().min()) if len(rows) else 0
@@ -116,7 +116,7 @@ def too_few(rows: pd.DataFrame) -> str:
 
 
 def missing(rows: pd.DataFrame, column: str, over: str, under: str) -> str:
-    """Object if a pair of seeds has no `column` for either method: it may be the lost case."""
+    """Return a reason if a pair of seeds lacks `column` of a method: it could change the result."""
     known = rows[rows[column].notna()]
     pairs = [
         set(known[known.method == method][load.PAIR].itertuples(index=False, name=None))
@@ -128,7 +128,7 @@ def missing(rows: pd.DataFrame, column: str, over: str, under: str) -> str:
 
 
 def identical_work(rows: pd.DataFrame, over: str, under: str) -> str:
-    """Object if two methods trained alike: same bytes, curves, overlap and parallelism."""
+    """Return a reason if two methods trained alike: same bytes, curves, overlap and parallelism."""
     columns = ["volume_ratio", *CURVE, *WHERE_AND_WHEN]
     one, other = (
         rows[rows.method == method].set_index(load.PAIR)[columns].sort_index()
@@ -144,7 +144,7 @@ def identical_work(rows: pd.DataFrame, over: str, under: str) -> str:
 
 
 def untrained(rows: pd.DataFrame) -> str:
-    """Object if the dense runs barely reduced their loss: no method could lose quality."""
+    """Return a reason if the dense runs barely reduced their loss: no quality could be lost."""
     left = rows[rows.dense.astype(bool)].loss_left.mean()
     if not left > 1 - UNTRAINED:
         return ""
@@ -152,9 +152,9 @@ def untrained(rows: pd.DataFrame) -> str:
 
 
 def sent_more(rows: pd.DataFrame) -> str:
-    """Object if a method at a fixed density sent much more than it, as threshold methods may.
+    """Return a reason if methods at a fixed density sent over AS_ASKED times as much.
 
-    A method may send less, because zeros are never sent.
+    Threshold methods may. Sending less is accepted, because zeros are never sent.
     """
     fixed = rows[rows.controller == FIXED]
     means = fixed.groupby("method")[["density", "asked_density"]].mean()
@@ -166,7 +166,7 @@ def sent_more(rows: pd.DataFrame) -> str:
 
 
 def arithmetic(rows: pd.DataFrame, columns: set[str]) -> str:
-    """Object if a claim reads only bytes at fixed densities: these follow from the settings."""
+    """Return a reason if a claim only reads bytes at fixed densities, which settings decide."""
     fixed = len(rows) and (rows.controller == FIXED).all()
     told = bool(columns) and columns <= OF_SETTINGS
     return "arithmetic: bytes at a fixed density are set, not found" if fixed and told else ""

@@ -29,7 +29,7 @@ FACTOR = 1.5  # a published factor is met within this factor, either way
 ABOUT_EQUAL = 1.2  # methods within this factor are equal
 FAR = 0.1  # difference of accuracy from that without compression
 NEAR = 0.02  # largest difference of accuracy that counts as near
-BROKEN = 0.5  # of the accuracy without compression, or less
+BROKEN = 0.5  # largest share of the dense accuracy that counts as broken
 
 Rule = Callable[[Runs], Found]
 Methods = tuple[str, ...]
@@ -206,7 +206,7 @@ def share_of_accuracy(group: Group, method: str) -> Ratio:
 def limits(group: Group, method: str, rival: str | None = None) -> str:
     """Explain how much `method` could gain over `rival` (default: the dense method).
 
-    No method can save more than the communication: the rival's step over its computation.
+    A method can save communication, but not the rival's computation.
     """
     rival = rival or group.dense
     rows = group.rows(rival)
