@@ -37,7 +37,7 @@ class _Shown(NamedTuple):
 
     paths: pd.Series  # by method
     title: str
-    rate: pd.DataFrame  # planned, of the run that took longest
+    rate: pd.DataFrame  # planned, of the run with the latest clock
     spans: list[link_load.FlowSpan]  # in which competing flows ran, of the same run
 
 

@@ -10,7 +10,7 @@ class TableCell(NamedTuple):
 
     text: str
     small: str = ""
-    order: float | str = ""  # a number before words; "" is last
+    order: float | str = ""  # numbers sort before words, "" last
     mark: str = ""  # good | bad
 
 
@@ -19,7 +19,7 @@ class ColumnHead(NamedTuple):
 
     title: str
     number: bool
-    hint: str = ""  # what it means, where the title does not say
+    hint: str = ""  # explains a title that is not enough
     wide: bool = False  # shown only where there is room
 
 
@@ -46,7 +46,7 @@ def number(value: Any, digits: int = 3, small: str = "", before: str = "") -> Ta
 
 
 def figure(value: Any, digits: int = 3) -> str:
-    """Format with `digits` significant digits, or as an integer if larger; NaN becomes a dash."""
+    """Format `value` with `digits` significant digits, or as an integer if larger; NaN: a dash."""
     if value is None or pd.isna(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"

@@ -178,7 +178,7 @@ def _settled(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def volume_ratio(steps: pd.DataFrame) -> float:
-    """Return bytes sent over those of a dense ring all-reduce in every step.
+    """Return bytes sent over those of a dense ring all-reduce in every step; NaN for one worker.
 
     The ring sends 2 (P - 1) / P bytes per dense byte. With pipelines P is their number, and
     activation traffic counts at its uncompressed size. With a parameter server only pushed bytes

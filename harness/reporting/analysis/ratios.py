@@ -15,7 +15,7 @@ class SeedBlock(NamedTuple):
     """Methods and pairs of seeds whose means may be compared: each method has each pair."""
 
     methods: frozenset[Any]
-    pairs: frozenset[Any]  # of seed and network seed; empty where no two methods share one
+    pairs: frozenset[Any]  # of seed and network seed; empty if no two methods share one
     of: int  # pairs that any method has
 
     def rows(self, table: pd.DataFrame, by: str = "method") -> pd.DataFrame:

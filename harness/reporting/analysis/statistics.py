@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 COVERS = 0.95
 EXACT_PAIRS = 16  # up to this many pairs all 2^n signs are tried
-DRAWS = 1 << 16  # random signs for more pairs
+DRAWS = 1 << 16  # random sign vectors for more pairs
 BLOCK = 1 << 12  # rows of signs at a time
 NAN = float("nan")
 
@@ -29,9 +29,9 @@ class Interval(NamedTuple):
 
 
 def interval(values: pd.Series, covers: float = COVERS) -> Interval:
-    """Return mean and t interval; NaN values are dropped.
+    """Return the mean and t interval (of level `covers`) of the values that are not NaN.
 
-    An infinite value makes the interval NaN.
+    The interval is NaN below two values or with an infinite one.
     """
     known = values.dropna().to_numpy(float)
     mean = float(known.mean()) if len(known) else NAN
@@ -42,7 +42,10 @@ def interval(values: pd.Series, covers: float = COVERS) -> Interval:
 
 
 def half_width(scatter: float, pairs: int, covers: float = COVERS) -> float:
-    """Return half the t interval of a mean: `pairs` >= 2 values of standard deviation `scatter`."""
+    """Return half the t interval (of level `covers`) of a mean of `pairs` >= 2 values.
+
+    `scatter` is their standard deviation.
+    """
     return float(stdtrit(pairs - 1, (1 + covers) / 2)) * scatter / pairs**0.5
 
 

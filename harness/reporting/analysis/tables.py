@@ -114,7 +114,10 @@ def comparison(table: pd.DataFrame) -> Grid:
 
 
 def quality_over_time(table: pd.DataFrame) -> Grid | None:
-    """Format final quality over time, over the baseline's, without oracles; None if no baseline."""
+    """Return a table of final quality over time, relative to the baseline; None without baseline.
+
+    Oracles are left out.
+    """
     table = table[table.controller != ORACLE]
     if table.speedup.isna().all():
         return None

@@ -18,7 +18,7 @@ from harness.reporting.analysis.comparison import Comparison, differences
 from harness.reporting.analysis.decision import sentences
 from harness.reporting.analysis.grid import Grid
 
-WIDTH = 100  # where the output is no terminal
+WIDTH = 100  # used if the output is no terminal
 TITLE_WIDTH, TEXT_WIDTH = 8, 20  # longer ones are folded
 
 

@@ -40,8 +40,8 @@ class Damaged(PrintableError, ValueError):
 def config(run: Path) -> dict[str, Any]:
     """Return config.yaml of `run` as plain values; {} if the file is missing.
 
-    Raise Damaged if it is too large, too deep, has aliases (which may expand without end), is no
-    mapping, has a section that is none, or its `experiment` cannot name a folder.
+    Raise Damaged if it is too large or too deep, has aliases (which may expand without end), is no
+    mapping, has a section that is no mapping, or an `experiment` that cannot name a folder.
     """
     file = run / "config.yaml"
     if not file.exists():
