@@ -1,1 +1,1 @@
-"""Predictions of what runs would take, before any run starts."""
+"""Predictions of the emulated time and the cost of runs, before any run starts."""

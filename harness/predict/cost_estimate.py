@@ -1,9 +1,9 @@
-"""Estimate what runs cost on this machine: minutes, and the time that it adds to emulated steps.
+"""Estimate what runs cost on this machine: minutes, and the time it adds to emulated steps.
 
 `python -m harness`, `harness.advise` and `study reproduce` print the estimates before they start.
-Ranks that share a few processors take turns at messages and compression, in real time. The larger
-`emulation.dilation` is, the smaller is their share of an emulated step. That share follows from
-replays with the constants of `network=calibrated`. The shipped constants are of another machine;
+Ranks that share a few processors take turns at messages and compression, in real time. A larger
+`emulation.dilation` makes their share of an emulated step smaller. The share is computed from
+replays with the constants of `network=calibrated`. The shipped constants are another machine's;
 `python -m harness.doctor --calibrate` fits those of this one.
 """
 
@@ -24,39 +24,42 @@ from harness.predict import plan
 from harness.runner import previous_result
 from harness.virtual.curve import Trainings
 
-START_S = 5.0  # of a run over packets: processes, namespaces, probes, evaluations, the end
+START_S = 5.0  # overhead of a run over packets: processes, namespaces, probes, evaluations
 OF_A_MICRO_BATCH = ("model", "dataset", "batch_size", "precision")
-TIMED_S = 0.0005  # of a rank's step whose training another run did
-WHOLE = 1.5  # a virtual run over its forward and backward alone
-OF_COMPRESSION = ("device", "real_seconds", "cores")  # network settings that compression has
-IDEAL_DILATION = 100.0  # at which milliseconds of a message are nothing
-STEPS = 60  # that are compared
+TIMED_S = 0.0005  # per rank and step, if another run did the training
+WHOLE = 1.5  # ratio of a virtual run to its forward and backward alone
+OF_COMPRESSION = ("device", "real_seconds", "cores")  # network settings that concern compression
+IDEAL_DILATION = 100.0  # the milliseconds of a message no longer matter
+STEPS = 60  # most steps that are compared
 LITTLE = 0.05
-RUN_BYTES = 1.5e9  # of memory set aside for a run in virtual time, which takes about a gigabyte
+RUN_BYTES = 1.5e9  # memory reserved per virtual run, which takes about a gigabyte
 
 
 def is_virtual(settings: Settings) -> bool:
-    """Return True for a run in virtual time, which needs no machine to itself."""
+    """Return True if the run is in virtual time, so that it needs no machine to itself."""
     return bool(settings.build("network").in_process)
 
 
 def at_a_time() -> int:
-    """Return how many runs in virtual time this machine does side by side, by cores and memory."""
+    """Return how many virtual runs fit on this machine side by side, by its cores and memory."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(len(os.sched_getaffinity(0)), int(memory_bytes / RUN_BYTES)))
 
 
 @dataclass
 class Estimate:
-    """Real seconds of the runs that are left; virtual runs are done `at_a_time`.
+    """Estimate of the real seconds that a command's remaining runs take.
 
-    What ended runs took corrects the estimate of the others.
+    `at_a_time` virtual runs are assumed to run side by side. The times of ended runs correct the
+    estimate of the others.
     """
 
     at_a_time: int = field(default_factory=at_a_time)
     _left_s: dict[Path, float] = field(default_factory=dict, init=False)
     _virtual: dict[Path, bool] = field(default_factory=dict, init=False)
-    _step_s: dict[str, float] = field(default_factory=dict, init=False)  # of one worker
+    _step_s: dict[str, float] = field(
+        default_factory=dict, init=False
+    )  # seconds per step of one worker
     _trainings: Trainings = field(default_factory=Trainings, init=False)
     _plan: plan.Plan = field(default_factory=plan.Plan, init=False)
     _packets: dict[str, Run] = field(default_factory=dict, init=False)
@@ -66,7 +69,7 @@ class Estimate:
         self._took_s, self._expected_s = {True: 0.0, False: 0.0}, {True: 0.0, False: 0.0}
 
     def add(self, settings: Settings) -> None:
-        """Add a run unless it was done before; `BadSetting` if it cannot be predicted."""
+        """Add a run unless it was done before. Raise BadSetting if it cannot be predicted."""
         run_dir = settings.run_dir()
         if not previous_result.is_kept(run_dir, settings):
             run = settings.run()
@@ -77,7 +80,7 @@ class Estimate:
         self._last = time.monotonic()
 
     def ended(self, settings: Settings) -> None:
-        """Count a run that ended now and had begun at `begin` or at the last call."""
+        """Count a run that ends now and began at `begin` or at the last call."""
         kind, now = is_virtual(settings), time.monotonic()
         self._took_s[kind] += now - self._last
         self._expected_s[kind] += self._left_s.pop(settings.run_dir(), 0.0)
@@ -88,7 +91,7 @@ class Estimate:
         return sum(self._virtual[run_dir] == virtual for run_dir in self._left_s)
 
     def over_packets(self) -> list[Run]:
-        """Return the runs over packets; of runs that differ in seeds alone, one."""
+        """Return the runs over packets, one of those that differ only in seeds."""
         return list(self._packets.values())
 
     def left_s(self, *kinds: bool) -> float:
@@ -104,7 +107,7 @@ class Estimate:
         values = plan.deciding(settings)
         if not run.network.in_process:
             self._packets.setdefault(plan.key_of(values), run)
-            if run.emulation.is_measured and run.times:  # published times stand for measured ones
+            if run.emulation.is_measured and run.times:  # published times replace measured ones
                 run = replace(run, emulation=replace(run.emulation, compute="paced"))
             return START_S + (self._plan.add(settings, run).real_s or 0.0)
         if run.emulation.is_replay:
@@ -121,7 +124,7 @@ class Estimate:
 
 
 class Announced(NamedTuple):
-    """The line about a command's cost, its estimate, and a note on this machine ("" if little)."""
+    """Line on a command's cost, its estimate, and a note on this machine's share ("" if small)."""
 
     said: str
     estimate: Estimate
@@ -129,12 +132,16 @@ class Announced(NamedTuple):
 
 
 def announced(runs: list[Settings]) -> Announced:
-    """Return how many runs a command has, their minutes, and how to run fewer."""
+    """Return the announcement of a command's `runs`.
+
+    It has their number, the minutes left, overrides for fewer runs, and this machine's share of a
+    step.
+    """
     estimate, unknown = Estimate(at_a_time=1), 0
     for settings in runs:
         try:
             estimate.add(settings)
-        except Exception:  # a prediction that fails says nothing of the run
+        except Exception:  # the run may work even if its prediction fails
             unknown += 1
     todo = estimate.runs(True) + estimate.runs(False) + unknown
     done = f", {len(runs) - todo} of them done before" if todo < len(runs) else ""
@@ -149,15 +156,15 @@ def announced(runs: list[Settings]) -> Announced:
     fewer = " ".join(f"{key}={values[key][0]}" for key in values if key in differ)
     try:
         added = host_overhead(estimate.over_packets())
-    except Exception:  # likewise
+    except Exception:  # the run may work even if this fails
         added = ""
     return Announced(f"{len(runs)} runs{done}{minutes}{more}; fewer: {fewer}", estimate, added)
 
 
 def host_overhead(runs: Iterable[Run]) -> str:
-    """Describe what this machine adds to steps, by method, and the dilation at which it is little.
+    """Return a text on the share of a step that this machine adds, and a dilation that reduces it.
 
-    Return "" if it is little for all runs.
+    Shares are by method. Return "" if the share is small in all runs.
     """
     most: dict[str, float] = {}
     dilation = 0.0
@@ -176,9 +183,9 @@ def host_overhead(runs: Iterable[Run]) -> str:
 
 
 def added_by_machine(run: Run) -> float | None:
-    """Return the share that messages and compression on this machine add to a step over packets.
+    """Return the share of a step over packets that this machine's messages and compression add.
 
-    None in virtual time, and for measured computation, which is this machine's anyway.
+    Return None in virtual time, and for measured computation, which is this machine's anyway.
     """
     if run.network.in_process or run.emulation.is_measured:
         return None
@@ -195,7 +202,7 @@ def _as_here(run: Run, dilation: float) -> Run:
     network = plan.simulated(run.network, dilation)
     fitted = plain_yaml.from_file(search_path.choices("network")[CALIBRATED])
     known = {each.name: fitted[each.name] for each in fields(network) if each.name in fitted}
-    if (network.device or {}).get("costs"):  # the device's costs are charged as they are
+    if (network.device or {}).get("costs"):  # do not replace the device's costs
         known = {key: value for key, value in known.items() if key not in OF_COMPRESSION}
         known |= {key: known[key] / dilation for key in plan.REAL_SECONDS if key in known}
     network = replace(network, **known)

@@ -1,11 +1,11 @@
-"""Predict what runs take before any of them starts: `plan=true` does so in place of running.
+"""Predict the times of runs without doing them, for `plan=true` and for cost estimates.
 
-Each setting is replayed in virtual time under its own profile, with gradients of the true sizes and
-no values. The replay has some steps at the beginning, then some that stand for as many others each,
-spread over the run. Computation takes the published times; if it is measured and the data is here,
-it takes the times of one worker on this machine. Compression takes its time on this machine, unless
-a device gives its costs. Changes that depend on the number of a step or on the gradients, such as a
-warm-up, are seen only as far as these steps go, and no target ends a run.
+Each setting is replayed in virtual time under its own profile, with gradients of the true sizes but
+without values. The replay has the first steps, then some that stand for several others each, spread
+over the run. Computation takes the published times; if it is measured and the data is here, it
+takes the times of one worker on this machine. Compression takes its time on this machine, unless a
+device gives its costs. Changes that depend on the step or on the gradients, such as a warm-up, are
+only seen in the replayed steps, and no target ends a run.
 """
 
 import json
@@ -40,18 +40,18 @@ from harness.virtual.ranks import VirtualRun, Weight, WorkerError
 from harness.virtual.run import as_in_a_rank
 from harness.workloads.models.base import Times
 
-FIRST, SPREAD = 8, 16  # steps that are simulated: at the beginning, and over the rest of the run
-COMPUTED = 7  # real steps, where computation is measured; the first two are left out
+FIRST, SPREAD = 8, 16  # replayed steps: at the beginning, and over the rest of the run
+COMPUTED = 7  # real steps to measure computation; the first two are left out
 REAL_SECONDS = ("alpha_s", "operation_s", "wake_s", "burst_s", "packet_s", "update_s")
-NEVER_S = 3600.0  # between rows of links.csv
+NEVER_S = 3600.0  # seconds between rows of links.csv, which a plan does not need
 
 
 class Prediction(NamedTuple):
-    """Prediction of one run in emulated seconds; times of a step are means."""
+    """Prediction of one run, in emulated seconds; values per step are means."""
 
     steps: Annotated[int, Column(shown=True)]
     time_s: Annotated[float, Column(shown=True)]
-    real_s: float | None  # on this machine, but for its start and evaluations; None: simulated
+    real_s: float | None  # on this machine, without start and evaluations; None: virtual
     samples_per_s: Annotated[float, Column("of all workers", "samples/s", shown=True)]
     density: Annotated[float, Column(shown=True)]
     sent_bytes: Annotated[float, Column("in all", "MB sent a worker", shown=True)]
@@ -63,9 +63,9 @@ class Prediction(NamedTuple):
 
 
 def stand_in(run: Run) -> Run:
-    """Return the run to replay in place of `run`: the same conditions, in virtual time."""
+    """Return the run to replay in place of `run`: same conditions, virtual time, no training."""
     layout, activations = run.parallel, run.activations
-    if layout.kind == "split":  # nothing crosses a network at its cuts
+    if layout.kind == "split":  # a split run sends nothing at its cuts
         layout, activations = Data(), Dense
     network = run.network
     if not isinstance(network, Simulated):
@@ -84,9 +84,9 @@ def stand_in(run: Run) -> Run:
 
 
 def simulated(network: NetworkChoice, dilation: float) -> Simulated:
-    """Return the network in virtual time.
+    """Return `network` in virtual time, with this machine's latencies.
 
-    Latencies are of this machine. Compression costs are the device's if it has any, else measured.
+    Compression costs are the device's if it has any; otherwise they are measured here.
     """
     kind = TWINS[getattr(network, "twin", "simulated")]
     names = [each.name for each in fields(kind) if hasattr(network, each.name)]
@@ -104,7 +104,7 @@ def check(run: Run) -> None:
 
 
 def predict(run: Run, times: Times | None = None) -> Prediction:
-    """Predict `run` by a replay. `times` are of measured computation, if they are known."""
+    """Predict `run` by a replay. `times` are its measured computation, if known."""
     steps = run.steps
     first, spread = run.parallel.sampled_steps(FIRST, SPREAD)
     some = min(steps, first + spread)
@@ -131,9 +131,10 @@ def predict(run: Run, times: Times | None = None) -> Prediction:
 
 
 def replay(run: Run, weight: Weight = lambda step: 1.0) -> tuple[float, pd.DataFrame]:
-    """Run `run` in virtual time; return its emulated seconds and the recorded steps of all ranks.
+    """Do `run` in virtual time; return its emulated seconds and the recorded steps of all ranks.
 
-    A step stands for `weight(step)` steps. No file is left behind.
+    A replayed step counts as `weight(step)` steps. No file is left behind. Raise BadSetting if a
+    rank fails.
     """
     with for_a_while(run) as (folder, costs):
         world = virtual(run)(folder, run, costs, None, lambda: None, weight)
@@ -153,7 +154,10 @@ MEANS = (
 
 @contextmanager
 def for_a_while(run: Run) -> Iterator[tuple[Path, Costs]]:
-    """Yield a temporary folder for a run in virtual time, and the costs of its network."""
+    """Yield a temporary folder for a run in virtual time, and the costs of its network.
+
+    Raise BadSetting if a rank fails inside.
+    """
     network, sharing = run.network, run.workers_per_node
     assert isinstance(network, Simulated)
     costs = network.costs(run.profile, run.nodes, sharing, run.emulation.dilation, run.network_seed)
@@ -169,7 +173,7 @@ def for_a_while(run: Run) -> Iterator[tuple[Path, Costs]]:
 
 
 def times_here(run: Run) -> Times:
-    """Measure forward and backward of one worker on this machine."""
+    """Measure forward and backward of one worker on this machine: medians of a few steps."""
     computed: list[Exchanged] = []
     begins_s: list[float] = []
 
@@ -194,7 +198,7 @@ def times_here(run: Run) -> Times:
 
 
 def _of_one_worker(run: Run) -> Run:
-    """Return one worker of `run`, which sends nothing, on a star, which one node can have."""
+    """Return a run of one worker of `run`, which sends nothing, on a star network."""
     network: Any = stand_in(run).network
     network = Simulated(**{each.name: getattr(network, each.name) for each in fields(Simulated)})
     return replace(
@@ -210,7 +214,7 @@ def _of_one_worker(run: Run) -> Run:
 
 
 def is_measured(run: Run) -> bool:
-    """Return True if computation is to be measured and its files are here."""
+    """Return True if computation is to be measured and its data is on this machine."""
     if not run.emulation.is_measured:
         return False
     try:
@@ -221,7 +225,7 @@ def is_measured(run: Run) -> bool:
 
 
 class PlannedRun(NamedTuple):
-    """A run of the command and all its values except the seeds."""
+    """A run of the command, with all its values except the seeds."""
 
     run: Run
     values: dict[tuple[str, ...], Any]
@@ -229,16 +233,16 @@ class PlannedRun(NamedTuple):
 
 @dataclass
 class Plan:
-    """The predictions of all runs of a command; runs that differ in seeds alone share one."""
+    """Predictions of a command's runs; runs that differ only in seeds share one."""
 
     planned: list[PlannedRun] = field(default_factory=list)
     _known: dict[str, Prediction] = field(default_factory=dict, init=False)
     _times: dict[str, Times] = field(default_factory=dict, init=False)
 
     def add(self, settings: Settings, run: Run) -> Prediction:
-        """Predict `run`, which is that of `settings` or stands for it.
+        """Return the prediction of `run`, which belongs to `settings` or stands in for their run.
 
-        Computation is measured once for all runs that compute the same.
+        Computation is measured once for all runs with equal computation.
         """
         planned = PlannedRun(run, deciding(settings))
         self.planned.append(planned)
@@ -250,7 +254,7 @@ class Plan:
         return self._known[key]
 
     def assumed(self) -> str:
-        """Return a note if published times stand for measured computation; "" if none do."""
+        """Return a note if published times replace measured computation; "" if they do not."""
         for run, _ in self.planned:
             if run.emulation.is_measured and run.times and not is_measured(run):
                 device = run.times.device
@@ -258,13 +262,16 @@ class Plan:
         return ""
 
     def settings(self) -> list[tuple[PlannedRun, int, Prediction]]:
-        """Return one of the runs that differ in seeds alone, their number and their prediction."""
+        """Return (run, number of runs, prediction) for each group that differs only in seeds."""
         keys = [key_of(each.values) for each in self.planned]
         first = {key: self.planned[keys.index(key)] for key in dict.fromkeys(keys)}
         return [(each, keys.count(key), self._known[key]) for key, each in first.items()]
 
     def apart(self) -> list[str]:
-        """Label each of `settings` with the `key value` pairs, method apart, that tell it apart."""
+        """Return a label for each item of `settings`: the `key value` pairs in which they differ.
+
+        Keys of the method are left out.
+        """
         known = [planned.values for planned, _, _ in self.settings()]
         keys = sorted({key for one in known for key in one if key[0] not in sweep.OF_A_METHOD})
         differ = [key for key in keys if len({str(one.get(key)) for one in known}) > 1]
@@ -275,13 +282,13 @@ OF_COMPUTATION = "model dataset batch_size accumulate precision device emulation
 
 
 def key_of(values: dict[tuple[str, ...], Any], sections: Sequence[str] = ()) -> str:
-    """Return a key that is equal if the values in `sections` are; without any, if all are."""
+    """Return a text that is equal for equal values; `sections` restricts which are compared."""
     compared = [(k, v) for k, v in values.items() if not sections or k[0] in sections]
     return json.dumps(sorted((".".join(key), str(value)) for key, value in compared))
 
 
 def deciding(settings: Settings) -> dict[tuple[str, ...], Any]:
-    """Return the values that set a run apart: no seeds, except a profile's own."""
+    """Return the values that distinguish runs, by path: all but seeds, except a profile's own."""
     follows = settings["network_seed"]
     return {
         key: value
