@@ -1,1 +1,1 @@
-"""Laws of compressors, controllers, profiles and activations, shared by tests and command."""
+"""Laws of compressors, controllers, profiles and activations, for tests and `doctor --contract`."""

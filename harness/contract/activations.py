@@ -1,4 +1,4 @@
-"""Laws of every compression of activations: two sides of a cut, and one operator."""
+"""Laws of activation compressors: two objects at a cut must equal one operator."""
 
 from typing import Any
 
@@ -15,19 +15,20 @@ SHAPE = (6, 40)
 
 
 def rectified(rows: int, d: int, seed: int) -> Tensor:
-    """Draw activations, [rows, d], as behind a rectifier: half of them zero."""
+    """Draw activations [rows, d] like those after a ReLU: about half of them are zero."""
     return torch.randn(rows, d, generator=torch.Generator().manual_seed(seed)).relu()
 
 
 def gradient(seed: int) -> Tensor:
-    """Draw a gradient behind the cut, of SHAPE."""
+    """Draw a gradient of SHAPE for the output of the cut."""
     return torch.randn(SHAPE, generator=torch.Generator().manual_seed(seed))
 
 
 def there_and_back(before: Activations, after: Activations, seed: int) -> tuple[Tensor, Tensor]:
-    """Return activations behind the cut and gradients before it, with one object per side.
+    """Send activations forward and a gradient back over a cut, with one object on each side.
 
-    Raise BadPart if a piece has other values than the other side expects.
+    Return the activations after the cut and the gradient before it. Raise BadPart if a message has
+    other contents than the receiver expects.
     """
     piece, kept = calls.forward(before, rectified(*SHAPE, seed), True)
     behind, held = calls.received(after, piece, SHAPE, True)
@@ -37,7 +38,7 @@ def there_and_back(before: Activations, after: Activations, seed: int) -> tuple[
 
 
 def sides_are_the_operator(make: Make) -> None:
-    """Cross a cut by two objects and by the operator of one, several times."""
+    """Raise LawBroken unless two objects and the operator of one give equal bits for 5 batches."""
     before, after, cut = make(), make(), Cut(make())
     for seed in range(5):
         x: Any = rectified(*SHAPE, seed).requires_grad_()
@@ -49,7 +50,7 @@ def sides_are_the_operator(make: Make) -> None:
 
 
 def can_be_kept(make: Make) -> None:
-    """Cross a cut, and put the state dict of the scheme into a new one."""
+    """Load the state dict of a used object into a new one; errors are raised as they are."""
     scheme = make()
     there_and_back(scheme, scheme, 0)
     load_state_dict(state_dict(scheme), make())

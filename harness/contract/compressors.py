@@ -1,6 +1,6 @@
-"""Laws of every compressor: the defaults of `compressors.base.Compressor`, tried on threads.
+"""Laws of all compressors, the defaults of `compressors.base.Compressor`, tested on threads.
 
-Bytes on the wire, and what a compressor promises beyond this, are in tests of its own.
+Tests of single compressors cover the bytes on the wire and further promises.
 """
 
 from copy import deepcopy
@@ -26,16 +26,19 @@ from harness.contract.threads import ThreadWorkers, together
 from harness.engine.exchange.feedback import Residual
 
 SMALL = (1, 2, 3, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129, 513, 1000, 4097)
-SMALLEST_NORMAL = 2.0**-126  # what is below may be rounded to zero
+SMALLEST_NORMAL = 2.0**-126  # smaller numbers may be rounded to zero
 DENSITIES = (0.05, 0.1, 0.25, 0.5, 1.0)
-STEPS = 20  # of 1 / DENSITIES[0], so that what sends every so often has sent
+STEPS = 20  # 1 / DENSITIES[0]: even a periodic sender has sent by then
 SIZES = (1, 2, 3)  # workers
 EACH_SIZE = tuple((size,) for size in SIZES)
 PARAMETERS: Shapes = {"embed": (12, 40), "bias": (33,), "kernel": (8, 3, 3, 3), "scale": (1,)}
 
 
 def check(compressor: Compressor, outcomes: list[BucketOutcome]) -> None:
-    """Raise LawBroken unless all workers have one mean, to the bit, of what they contributed."""
+    """Raise LawBroken unless all workers got the same finite mean of what they contributed.
+
+    A worker's contribution is its gradient minus its unsent rest. Means must be equal to the bit.
+    """
     first = outcomes[0].reduced.mean
     for rank, (_, (mean, unsent), _) in enumerate(outcomes):
         same = torch.equal(bits(mean), bits(first))
@@ -58,7 +61,7 @@ def check(compressor: Compressor, outcomes: list[BucketOutcome]) -> None:
 
 
 def mean_of_contributions(make: Make, kind: str, size: int) -> None:
-    """Reduce gradients of a `kind` with `size` workers; too large ones must be refused."""
+    """Check the mean of `size` workers for a `kind` of gradient; too large ones must be refused."""
     grads = [KINDS[kind](rank) for rank in range(size)]
     largest = max(float(grad.abs().max()) for grad in grads)
     if largest <= make().largest:
@@ -72,7 +75,7 @@ def mean_of_contributions(make: Make, kind: str, size: int) -> None:
 
 
 def any_size(make: Make, size: int) -> None:
-    """Reduce buckets of few elements with one compressor."""
+    """Check buckets of various small sizes at several densities, with one compressor."""
     new = make()
 
     def work(workers: ThreadWorkers) -> list[BucketOutcome]:
@@ -87,12 +90,15 @@ def any_size(make: Make, size: int) -> None:
 
 
 def large_bucket(make: Make) -> None:
-    """Reduce a bucket of three million elements."""
+    """Check a bucket of three million elements."""
     check(make(), run(make, [gradient(3_000_001, rank) for rank in range(2)], 0.01))
 
 
 def not_finite(make: Make, bad: float, share: float) -> None:
-    """Reduce a gradient that has `bad` elements, then finite ones with error feedback."""
+    """Raise LawBroken if a gradient with `bad` elements is neither refused nor seen in a mean.
+
+    `share` of one gradient's elements is bad; later gradients are finite and use error feedback.
+    """
     n = 2000
     grads = [gradient(n, rank) for rank in range(2)]
     grads[0][: int(share * n)] = bad
@@ -116,7 +122,7 @@ def not_finite(make: Make, bad: float, share: float) -> None:
 
 
 def bytes_grow(make: Make) -> None:
-    """Count the bytes of some steps at each density."""
+    """Raise LawBroken if sent bytes shrink at a higher density, or grow unlike `has_level` says."""
 
     def work(workers: ThreadWorkers) -> list[int]:
         volumes = []
@@ -137,13 +143,16 @@ def bytes_grow(make: Make) -> None:
 
 
 def densities_differ(make: Make) -> None:
-    """Reduce once with a density for each worker."""
+    """Check a mean with different densities per worker, or equal ones if `uniform_density`."""
     densities = [0.1] * 3 if make().uniform_density else [0.01, 0.1, 0.3]
     check(make(), run(make, [gradient(5000, rank) for rank in range(3)], densities))
 
 
 def repetition(make: Make) -> None:
-    """Reduce the same gradients twice."""
+    """Raise LawBroken unless equal gradients give equal means and sent bytes.
+
+    Also raise it if torch's global random numbers were drawn.
+    """
     grads = [gradient(5000, rank) for rank in range(2)]
     before = torch.get_rng_state()
     first, second = (run(make, grads, 0.1) for _ in range(2))
@@ -155,7 +164,7 @@ def repetition(make: Make) -> None:
 
 
 def in_place(make: Make) -> None:
-    """Reduce with room of its own for the mean, and with the gradient's."""
+    """Raise LawBroken unless a mean is the same in its own memory and over the gradient."""
 
     def work(workers: ThreadWorkers, in_place: bool) -> list[Tensor]:
         replica = ThreadReplica(workers, make(), in_place=in_place)
@@ -168,12 +177,12 @@ def in_place(make: Make) -> None:
 
 
 def layout(step: int) -> list[list[str]]:
-    """Return parameters by bucket: DDP starts with one bucket and changes to smaller ones."""
+    """Return the parameters of each bucket; like DDP's, buckets are smaller from step 1 on."""
     return [list(PARAMETERS)] if step == 0 else [["scale", "kernel"], ["bias", "embed"]]
 
 
 def descend(make: Make, workers: ThreadWorkers) -> tuple[Tensor, list[BucketOutcome]]:
-    """Take 20 steps towards a target of this worker's own; return weights and outcomes."""
+    """Train for STEPS steps towards this worker's own target; return weights and outcomes."""
     replica = ThreadReplica(workers, make(), Residual())
     weights = {name: torch.zeros(prod(shape)) for name, shape in PARAMETERS.items()}
     target = {name: gradient(prod(shape), workers.rank) for name, shape in PARAMETERS.items()}
@@ -191,7 +200,10 @@ def descend(make: Make, workers: ThreadWorkers) -> tuple[Tensor, list[BucketOutc
 
 
 def replicas_stay_equal(make: Make, size: int) -> None:
-    """Train `size` workers with error feedback, and change the buckets after the first step."""
+    """Raise LawBroken unless `size` workers end with equal weights, with error feedback.
+
+    The buckets change after the first step.
+    """
     results = together(size, partial(descend, make))
     for rank, (weights, _) in enumerate(results):
         same = torch.equal(bits(weights), bits(results[0][0]))

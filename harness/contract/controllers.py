@@ -1,4 +1,4 @@
-"""Laws of every controller, tried on artificial delays."""
+"""Laws of all controllers, tested with artificial delays."""
 
 import random
 from typing import Any
@@ -11,16 +11,16 @@ from harness.engine.exchange.reduction import density_of, state_of
 KINDS = ("log-normal", "heavy", "constant", "zero", "rising", "falling", "jumping")
 TIMES = ("time_s", "comm_s", "exposed_s", "compress_s", "compute_s", "backward_s",
          "overlap_window_s")  # fmt: skip
-SCALES = ((0.0,), (1e-6,), (1e6,))  # of all times of an observation
+SCALES = ((0.0,), (1e-6,), (1e6,))  # factors on all times of an observation
 
 
 def observation(step: int, delay_s: float, density: float = 0.1) -> Observation:
-    """Make exchange `step`, half of whose delay nothing hid."""
+    """Return the observation of exchange `step`; half of its delay is exposed."""
     return seen(step, density=density, comm_s=delay_s, exposed_s=delay_s / 2)
 
 
 def delays(kind: str, count: int = 300) -> list[float]:
-    """Draw the delays of `count` exchanges, in seconds."""
+    """Draw the delays in seconds of `count` exchanges, of a `kind` in KINDS."""
     source = random.Random(f"{kind}")
     draw = {
         "log-normal": lambda step: source.lognormvariate(0, 0.3),
@@ -35,7 +35,7 @@ def delays(kind: str, count: int = 300) -> list[float]:
 
 
 def replay(controller: Any, delays_s: list[float]) -> tuple[list[float], list[dict[str, float]]]:
-    """Return densities and states after every delay. The first are before any delay."""
+    """Return densities and states, before any delay and after each one."""
     densities, states = [density_of(controller, None)], [state_of(controller)]
     for step, delay_s in enumerate(delays_s):
         densities.append(density_of(controller, observation(step, delay_s, densities[-1])))
@@ -44,7 +44,7 @@ def replay(controller: Any, delays_s: list[float]) -> tuple[list[float], list[di
 
 
 def density_is_allowed(make: Make, kind: str) -> None:
-    """Replay delays of a `kind`; a controller that has k_min and k_max stays between them."""
+    """Raise LawBroken if a density leaves [k_min, k_max], or [0, 1] if there are no such limits."""
     controller = make()
     low, high = getattr(controller, "k_min", 0.0), getattr(controller, "k_max", 1.0)
     for density in replay(controller, delays(kind))[0]:
@@ -52,14 +52,14 @@ def density_is_allowed(make: Make, kind: str) -> None:
 
 
 def same_again(make: Make) -> None:
-    """Replay the same delays with two new controllers."""
+    """Raise LawBroken unless two new controllers act the same on the same delays."""
     first, second = (zip(*replay(make(), delays("heavy")), strict=True) for _ in range(2))
     for step, (one, other) in enumerate(zip(first, second, strict=True)):
         demand(one == other, f"{one} and then {other} after {step} exchanges")
 
 
 def same_at_any_times(make: Make, scale: float) -> None:
-    """Show the same gradients with other times to a controller that ignores the network."""
+    """Raise LawBroken if other times change a controller that ignores the network."""
     if make().reacts_to_network:
         return
     norms = random.Random("norms")

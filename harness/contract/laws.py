@@ -1,4 +1,4 @@
-"""Laws: promises of every part of a kind, and the cases that try them."""
+"""Laws: properties that every part of one kind must have, with the cases that test them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any
 
 from compressors.checks import BadPart
 
-Make = Callable[..., Any]  # a new part; some laws give it overrides of settings
+Make = Callable[..., Any]  # builds a new part; some laws pass overrides of settings
 Case = tuple[Any, ...]
 
 
 class LawBroken(AssertionError):
-    """Error of a part that breaks a law. The message says what was observed."""
+    """Error of a part that breaks a law; its message says what was observed."""
 
 
 def demand(good: bool, seen: str) -> None:
@@ -23,10 +23,9 @@ def demand(good: bool, seen: str) -> None:
 
 @dataclass(frozen=True)
 class Law:
-    """A promise of every part of one kind.
+    """A property that every part of one kind must have.
 
-    `holds` gets a function that makes the part, and a case. It raises an error if the law is
-    broken.
+    `holds(make, *case)` raises an error if the law is broken; `make` builds a new part.
     """
 
     said: str
@@ -34,13 +33,13 @@ class Law:
     cases: tuple[Case, ...] = ((),)
 
     def broken(self, make: Make) -> str:
-        """Try all cases. Return what was observed in the first that fails, or ""."""
+        """Test all cases. Return the observation in the first that fails, or ""."""
         for case in self.cases:
             try:
                 self.holds(make, *case)
             except BrokenBarrierError:
                 return self._seen(case, "workers do not call the same collectives")
-            except Exception as error:  # whatever the part raises
+            except Exception as error:  # parts may raise anything
                 first = (str(error).strip().splitlines() or [""])[0]
                 kept = isinstance(error, LawBroken | BadPart)
                 return self._seen(case, first if kept else f"{type(error).__name__}: {first}")

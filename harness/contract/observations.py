@@ -6,7 +6,7 @@ from controllers.base import Observation
 
 
 def seen(step: int, **values: Any) -> Observation:
-    """Return exchange `step` of 4 workers and 4000 dense bytes, with `values` replaced."""
+    """Return exchange `step` of 4 workers with 4000 dense bytes; `values` replace its fields."""
     usual = dict(
         step=step,
         time_s=0.1 * step,

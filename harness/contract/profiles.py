@@ -1,4 +1,4 @@
-"""Laws of every profile: a pure function of time, node and direction."""
+"""Laws of all profiles: links are pure functions of time, node and direction."""
 
 import pickle
 import random
@@ -11,22 +11,25 @@ from profiles.play import played
 
 NODES = (0, 1, 7)
 TIMES_S = [0.25 * tick for tick in range(1200)] + [1e3, 1024.0, 5e3, 50_000.0]
-OTHERS = ("seed=5", "network_seed=0")  # a run's seed that decides nothing, and one that does
+OTHERS = (
+    "seed=5",
+    "network_seed=0",
+)  # the run's seed must not matter; the network's may
 
 
 def nodes(profile: Any) -> Sequence[int]:
-    """Return nodes that the profile has links for: one per listed rate, else some of any."""
+    """Return the nodes to test: one per listed rate, or NODES if any node has a link."""
     rates = getattr(profile, "rate_mbit", None)
     return range(len(rates)) if isinstance(rates, list | tuple) else NODES
 
 
 def calls(profile: Any) -> list[tuple[float, int, Way]]:
-    """Return arguments of `profile.link`, by time."""
+    """Return arguments of `profile.link` for all test times, nodes and directions."""
     return [(time_s, node, way) for time_s in TIMES_S for node in nodes(profile) for way in WAYS]
 
 
 def is_pure(make: Make) -> None:
-    """Ask two profiles of one seed of the network the same, forwards and in another order."""
+    """Raise LawBroken unless two profiles of one network seed give equal links in any order."""
     forward, shuffled = make(), make(*OTHERS)
     asked = calls(forward)
     expected = {call: forward.link(*call) for call in asked}
@@ -39,7 +42,7 @@ def is_pure(make: Make) -> None:
 
 
 def plays_the_same(make: Make) -> None:
-    """Go forward through every link as the network does, and compare with single looks."""
+    """Raise LawBroken unless playing links forward, as networks do, equals single calls."""
     profile = make()
     directions = [(node, way) for node in nodes(profile) for way in WAYS]
     going = played(profile, directions)
@@ -52,7 +55,7 @@ def plays_the_same(make: Make) -> None:
 
 
 def keeps_its_extremes(make: Make) -> None:
-    """Look at every link, and compare it with `extremes()`."""
+    """Raise LawBroken if a link or a number of flows leaves the bounds of `extremes()`."""
     profile = make()
     most = profile.extremes()
     demand(0 < most.lowest_mbit <= most.highest_mbit, f"extremes are {most}")
@@ -71,7 +74,7 @@ def keeps_its_extremes(make: Make) -> None:
 
 
 def starts_before_zero(make: Make) -> None:
-    """Look at times before the start."""
+    """Raise LawBroken unless negative times equal time 0."""
     profile, node = make(), nodes(make())[-1]
     for way in WAYS:
         before, start = profile.link(-5.0, node, way), profile.link(0.0, node, way)
@@ -80,7 +83,7 @@ def starts_before_zero(make: Make) -> None:
 
 
 def is_a_key(make: Make) -> None:
-    """Pickle a profile, and find it in a dict by an equal one."""
+    """Raise LawBroken unless equal profiles are one dict key and a pickled copy is equal."""
     profile = make()
     copy = pickle.loads(pickle.dumps(profile))
     demand({profile: 1}.get(copy) == {copy: 1}.get(make()) == 1, "equal profiles are two keys")

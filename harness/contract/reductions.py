@@ -1,4 +1,4 @@
-"""A compressor at work on several workers, and gradients for the laws of compressors."""
+"""Runs a compressor on several workers, and draws gradients, for the laws of compressors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,40 +17,43 @@ from harness.engine.exchange.feedback import Feedback, NoFeedback
 
 
 class BucketOutcome(NamedTuple):
-    """A bucket of one worker, before and after; no memory is shared with the compressor."""
+    """Input and result of one worker's bucket; no memory is shared with the compressor."""
 
-    grad: Tensor  # before, residual added
+    grad: Tensor  # input of the compressor, with the residual added
     reduced: Reduced
     contributed_bytes: int
 
 
-Shapes = dict[str, tuple[int, ...]]  # of parameters, by name
+Shapes = dict[str, tuple[int, ...]]  # shapes of parameters by name
 
 
 def shapes_of(n: int) -> Shapes:
-    """Shapes of a square matrix of about n / 2 elements, and of the rest as a vector."""
+    """Return shapes for `n` elements: a square matrix of about half, and a vector of the rest."""
     side = isqrt(n // 2)
     return {"matrix": (side, side), "vector": (n - side * side,)} if side else {"vector": (n,)}
 
 
 @dataclass
 class ThreadReplica:
-    """A worker with its compressor and its error feedback.
+    """A worker with its own compressor and error feedback.
 
-    `in_place`: the mean is written over the gradient where there is no feedback, as in a run; then
-    `BucketOutcome.reduced.unsent` means nothing.
+    With `in_place` the mean overwrites the gradient if there is no feedback, as in a run. Then
+    `BucketOutcome.reduced.unsent` has no meaning.
     """
 
     workers: ThreadWorkers
     compressor: Any
     feedback: Feedback = field(default_factory=NoFeedback)
     in_place: bool = False
-    weights: dict[str, Tensor] = field(default_factory=dict)  # by name; empty: nothing is trained
+    weights: dict[str, Tensor] = field(default_factory=dict)  # by name; empty if nothing is trained
 
     def reduce(
         self, grad: Tensor, density: float, step: int = 0, index: int = 0, of: Shapes | None = None
     ) -> BucketOutcome:
-        """Reduce one bucket, [n], of parameters with shapes `of`; BadPart for a wrong result."""
+        """Reduce one bucket, `grad` [n], of parameters with shapes `of`.
+
+        Raise BadPart if the compressor's result is malformed.
+        """
         of = of or shapes_of(grad.numel())
         names, sizes = tuple(of), [prod(shape) for shape in of.values()]
         buffer = grad.clone()
@@ -75,7 +78,7 @@ Make = Callable[[], Any]
 
 
 def run(make: Make, grads: list[Tensor], density: float | list[float]) -> list[BucketOutcome]:
-    """Reduce once with as many workers as there are `grads`, each with its own new compressor."""
+    """Reduce once with one worker per gradient, each with its own new compressor."""
     densities = density if isinstance(density, list) else [density] * len(grads)
     return together(
         len(grads),
@@ -86,13 +89,13 @@ def run(make: Make, grads: list[Tensor], density: float | list[float]) -> list[B
 
 
 def gradient(n: int, seed: int) -> Tensor:
-    """Draw a heavy-tailed gradient, [n]."""
+    """Draw a heavy-tailed gradient [n]."""
     source = torch.Generator().manual_seed(seed)
     return torch.randn(n, generator=source) * torch.randn(n, generator=source).exp()
 
 
 def one_hot(n: int, seed: int) -> Tensor:
-    """Make a gradient, [n], of one element that is not zero."""
+    """Return a gradient [n] with one nonzero element, at a position that depends on `seed`."""
     return torch.zeros(n).index_fill_(0, torch.tensor([7 * seed % n]), -3.0)
 
 
@@ -110,5 +113,5 @@ KINDS: dict[str, Callable[[int], Tensor]] = {
 
 
 def bits(x: Tensor) -> Tensor:
-    """Return the bits of `x`, float32, as int32, so that NaN equals itself."""
+    """Return the bits of the float32 tensor `x` as int32, so that NaN equals itself."""
     return x.view(torch.int32)

@@ -1,6 +1,6 @@
-"""Workers as threads of one process: collectives at a barrier, with the bytes they would send.
+"""Workers as threads of one process, with collectives at a barrier and counts of sent bytes.
 
-The laws of compressors try a compressor on them.
+The laws of compressors run on them.
 """
 
 import threading
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-DEADLINE_S = 30.0  # at a barrier, so that a test whose workers disagree fails
+DEADLINE_S = 30.0  # limit at a barrier, so that a test fails if workers disagree
 
 
 class ThreadMeeting:
@@ -24,7 +24,10 @@ class ThreadMeeting:
         self._brought: list[Any] = [None] * size
 
     def exchange(self, rank: int, thing: Any) -> list[Any]:
-        """Return what every worker brought, by rank."""
+        """Return the objects of all workers by rank, `thing` being this worker's.
+
+        Raise BrokenBarrierError if a worker does not come within DEADLINE_S.
+        """
         self._brought[rank] = thing
         self._barrier.wait(DEADLINE_S)
         everything = list(self._brought)
@@ -38,7 +41,7 @@ class ThreadMeeting:
 
 @dataclass
 class ThreadWorkers:
-    """A rank that counts the bytes it contributes, without its own piece of an all-to-all."""
+    """One rank's collectives, with counts of its bytes; its own piece of an all-to-all is free."""
 
     rank: int
     meeting: ThreadMeeting
@@ -84,7 +87,7 @@ class ThreadWorkers:
 
 
 def shapes(tensors: tuple[Tensor, ...]) -> list[tuple[torch.dtype, int]]:
-    """Return (type, length) of each of some 1-D tensors."""
+    """Return (dtype, length) of each 1-D tensor."""
     assert all(tensor.dim() == 1 for tensor in tensors), "pieces must be 1-D"
     return [(tensor.dtype, len(tensor)) for tensor in tensors]
 
@@ -96,7 +99,10 @@ def _check(pairs: list[tuple[list, list]], equal: bool) -> None:
 
 
 def together(size: int, work: Callable[[ThreadWorkers], Any]) -> list[Any]:
-    """Return the results of `work` on `size` workers at once, by rank; raise the first failure."""
+    """Run `work` on `size` threads; return the results by rank, or raise the first failure.
+
+    Set torch to one thread for the whole process.
+    """
     torch.set_num_threads(1)
     meeting = ThreadMeeting(size)
 

@@ -1,4 +1,4 @@
-"""Trial call of a part from outside this repository, before anything starts."""
+"""Trial call of a user's own part, to find malformed results before a run starts."""
 
 from collections.abc import Callable
 from math import isfinite
@@ -15,8 +15,8 @@ from harness.engine.exchange.reduction import density_of, state_of
 from profiles.base import WAYS, Extremes, Link
 from profiles.limits import LEAST_MBIT, MOST_DELAY_MS, MOST_MBIT
 
-N, DENSITY = 1000, 0.5  # of the bucket
-TIMES_S = (0.0, 0.25, 1.0, 10.0, 100.0, 1000.0, 10_000.0)  # at which a profile is looked at
+N, DENSITY = 1000, 0.5  # size of the trial bucket, density
+TIMES_S = (0.0, 0.25, 1.0, 10.0, 100.0, 1000.0, 10_000.0)  # times at which a profile is sampled
 PATH = {  # lowest and highest value of each field of a link
     "rate_mbit": (LEAST_MBIT, MOST_MBIT), "delay_ms": (0, MOST_DELAY_MS),
     "jitter_ms": (0, MOST_DELAY_MS), "loss": (0, 1), "reorder": (0, 1),
@@ -26,15 +26,15 @@ PATH = {  # lowest and highest value of each field of a link
 def tried(group: str, part: Any) -> None:
     """Call a part of `group` once as the only worker. Raise BadPart if its result is malformed.
 
-    Other errors are left to the run, where they may not occur. Random numbers are restored. A
-    profile is asked for the first node's link, both ways, at a few times.
+    Other errors are ignored, as they may not occur in the run. Random numbers are restored. A
+    profile is asked for the first node's link, in both directions, at a few times.
     """
     with torch.random.fork_rng(devices=[]):
         try:
             CALLS[group](part)
         except BadPart:
             raise
-        except Exception:  # whatever the part raises
+        except Exception:  # parts may raise anything
             return
 
 
@@ -49,7 +49,7 @@ def _decide(controller: Any) -> None:
 
 
 def _look(profile: Any) -> None:
-    """Raise BadPart unless the profile's links are numbers within PATH, and so are its bounds."""
+    """Raise BadPart unless the profile's bounds and links are numbers within PATH."""
     most = profile.extremes()
     if not isinstance(most, Extremes):
         refuse(profile, "extremes()", "a profiles.base.Extremes", most)
@@ -71,7 +71,7 @@ def _look(profile: Any) -> None:
 
 
 def _check_number(part: Any, what: str, value: Any, least: float, most: float) -> None:
-    """Raise BadPart unless `value`, which `what` of `part` is, is a number in [least, most]."""
+    """Raise BadPart unless `value`, described by `what`, is a number in [least, most]."""
     if not (isinstance(value, Real) and isfinite(value) and least <= float(value) <= most):
         refuse(part, what, f"a number in [{least:g}, {most:g}]", value)
 
