@@ -1,4 +1,4 @@
-"""Everything that touches the outside world: processes, networks, files, training."""
+"""Harness: all code that touches the outside world (processes, networks, files, training)."""
 
 import io
 import locale
@@ -10,12 +10,12 @@ from pathlib import Path
 
 __version__ = "0.1.0"
 
-# Torch asks how many GPUs there are without starting CUDA, which ranks that are forked could not.
+# Let torch count GPUs without starting CUDA: forked ranks could not start it again.
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
 
 def require_own_packages() -> None:
-    """ImportError where a file or folder that Python finds first has the name of one of ours."""
+    """Raise ImportError if one of our packages is missing, or hidden by another of its name."""
     root = Path(__file__).parents[1]
     for name in ("compressors", "controllers", "profiles"):
         found = find_spec(name)
@@ -27,12 +27,12 @@ def require_own_packages() -> None:
 
 
 def allow_all_letters() -> None:
-    """Read and write UTF-8 files under an ASCII locale; print `?` for what a stream cannot encode.
+    """Use UTF-8 for files under an ASCII locale, and print `?` for characters a stream lacks.
 
-    Names, units and tables have letters beyond ASCII, and no command must fail by them.
+    Names, units and tables have letters beyond ASCII, and no command may fail because of them.
     """
     if locale.getencoding().lower() in ("ascii", "us-ascii", "ansi_x3.4-1968", "646"):
-        with suppress(locale.Error):  # a system without it keeps its locale
+        with suppress(locale.Error):  # a system without C.UTF-8 keeps its locale
             locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":

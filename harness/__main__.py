@@ -1,4 +1,4 @@
-"""`python -m harness`: the command line, as `gradnet`."""
+"""Entry point of `python -m harness`, the same command line as `gradnet`."""
 
 from harness.cli.main import main
 

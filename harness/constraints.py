@@ -1,9 +1,9 @@
-"""Settings that do not go together: one table, with a reason for each.
+"""Table of the settings that exclude each other, with a reason for each.
 
-`python -m harness --help constraints` shows it. Every row is checked before anything starts. It has
-what relates keys of a run to each other, to the data and to this machine; the range of a value
-stands beside its field, and a compressor, controller, profile or network says itself which of its
-own fields exclude each other.
+`python -m harness --help constraints` prints it. Every row is checked before anything starts. The
+rows relate keys of a run to each other, to the data and to this machine. The range of a single
+value is declared beside its field. Exclusions within one compressor, controller, profile or network
+are in its class.
 """
 
 import json
@@ -39,15 +39,15 @@ from harness.workloads.data.own import OwnData
 from harness.workloads.models.tried import misfit
 from profiles.base import WAYS
 
-FEW_SAMPLES = 1000  # fewer than any data set of ours has
+FEW_SAMPLES = 1000  # all our data sets have more
 DAY_S = 86_400
 MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-_counted: dict[str, int] = {}  # samples of each data set: a sweep has the same
-_tried: dict[str, str] = {}  # what was said of each model and data set: a sweep has the same
+_counted: dict[str, int] = {}  # number of samples by data set, cached for sweeps
+_tried: dict[str, str] = {}  # misfit by model and data set, cached for sweeps
 
 
 class Combination(NamedTuple):
-    """A run, and what is looked at of it on this machine."""
+    """A run, with the objects and machine facts that constraints test."""
 
     run: Run
     compressor: Compressor
@@ -65,23 +65,23 @@ class Combination(NamedTuple):
 
     @property
     def attainable(self) -> str:
-        """Values that the target's metric can come to, in words; "" if its value is one."""
+        """Text on values the target's metric can have; "" if the target's value is valid."""
         target = self.run.target
         metric = target.metric or self.run.dataset.metric
         return "" if target.value is None else beyond(metric, target.value)
 
     @property
     def is_real(self) -> bool:
-        """Packets between devices that are not emulated."""
+        """True for packets between devices that are not emulated."""
         return not self.run.network.in_process and self.run.emulation.is_measured
 
     def serves(self, *modes: str) -> bool:
-        """Return True with a parameter server in one of these modes."""
+        """Return True if the run has a parameter server in one of these modes."""
         return self.run.parallel.mode in modes
 
 
 Value = Callable[[Combination], Any]
-ELSEWHERE: dict[str, Value] = {  # values of keys that no field of a run is named after
+ELSEWHERE: dict[str, Value] = {  # values of keys that are not fields of a run
     "compressor": lambda c: c.compressor,
     "controller": lambda c: c.controller,
     "controller.density": lambda c: c.controller.density(None),
@@ -93,17 +93,17 @@ ELSEWHERE: dict[str, Value] = {  # values of keys that no field of a run is name
 
 
 class Beside(NamedTuple):
-    """Condition on other settings that a key does or does not go with, in words and as a test."""
+    """Condition on other settings under which a constraint applies: its text and its test."""
 
     said: str
     applies: Callable[[Combination], bool]
 
 
 class Constraint(NamedTuple):
-    """Beside that, `key` must be `must`, for that reason; {} in words stand for a run's values.
+    """Rule: if the condition `beside` applies, `key` must be `must`, for the reason `why`.
 
-    `breaks` tells by a combination and its value of the key. Where what is allowed has to be
-    computed it may raise an error instead, which says what is wrong.
+    Braces in texts are replaced by a run's values. `breaks(combination, value)` returns True if the
+    value of `key` breaks the rule. It may instead raise an error that says what is wrong.
     """
 
     beside: Beside
@@ -116,7 +116,7 @@ class Constraint(NamedTuple):
         return ", ".join(filter(None, (f"{self.must} {self.beside.said}".strip(), self.why)))
 
     def check(self, asked: Combination) -> None:
-        """BadSetting, naming what to change, where it is broken."""
+        """Raise BadSetting, with the key to change, if `asked` breaks this rule."""
         if not self.beside.applies(asked):
             return
         value = ELSEWHERE.get(self.key, attrgetter(f"run.{self.key}"))(asked)
@@ -147,7 +147,7 @@ def _can_come_up(c: Combination, network: Any) -> None:
 def _fits_the_data(c: Combination, model: Any) -> None:
     data = c.run.dataset
     if LISTED.applies(c):
-        return  # of which no data is asked
+        return  # a list of tensors needs no data
     key = json.dumps([c.run.deciding[part] for part in ("model", "dataset")], sort_keys=True)
     if key not in _tried:
         _tried[key] = misfit(model, data)
@@ -156,8 +156,8 @@ def _fits_the_data(c: Combination, model: Any) -> None:
 
 
 def _fits_in_memory(c: Combination, model: Any) -> None:
-    """ValueError where weights and gradients are more than this machine has memory for."""
-    if not c.run.emulation.is_replay:  # which may have shapes alone
+    """Raise ValueError if weights and gradients need more memory than this machine has."""
+    if not c.run.emulation.is_replay:  # a replay needs only shapes
         nbytes = 2 * sum(each.nbytes for each in c.run.shapes().parameters())
         if nbytes > MEMORY_BYTES:
             has = f"{MEMORY_BYTES / 2**30:.0f} GiB of memory"
@@ -166,13 +166,13 @@ def _fits_in_memory(c: Combination, model: Any) -> None:
 
 
 def _has_batches(c: Combination, batch_size: int) -> None:
-    """ValueError where a step takes more samples than there are, or a day of the device."""
+    """Raise ValueError if a step needs more samples than exist, or over a day of computation."""
     run = c.run
     replicas = run.workers // run.parallel.ranks
     asked = batch_size * run.accumulate * replicas
     if not run.emulation.is_replay and (asked > FEW_SAMPLES or isinstance(run.dataset, OwnData)):
         count = _samples_of(c)
-        if count and asked > count:  # of a data set without samples its own check tells
+        if count and asked > count:  # an empty data set fails its own check
             raise ValueError(
                 f"must be at most {count}, the samples of {run.dataset.name}, together with "
                 f"accumulate and workers, got {batch_size} x {run.accumulate} x {replicas}"
@@ -188,13 +188,13 @@ def _has_batches(c: Combination, batch_size: int) -> None:
 
 
 def _samples_of(c: Combination) -> int | None:
-    """Number of training samples, as published where it is; None where the data is not here."""
+    """Return the number of training samples, published or counted; None if the data is missing."""
     published = getattr(c.run.dataset, "published", None)
     key = json.dumps(c.run.deciding["dataset"], sort_keys=True)
     if published is None and key not in _counted:
         try:
             _counted[key] = len(c.run.dataset.train())
-        except FileNotFoundError:  # of which `harness.validation` tells
+        except FileNotFoundError:  # `harness.validation` reports it
             return None
     return published or _counted[key]
 
@@ -213,7 +213,7 @@ def _can_be_dealt(c: Combination, fragments: int) -> None:
 
 
 def _keeps(controller: Any) -> bool:
-    """True if it chooses horizons, and no density but 1."""
+    """Return True if the controller chooses horizons and only density 1."""
     return controller.chooses_horizon and getattr(controller, "d_min", 1.0) == 1
 
 
@@ -227,7 +227,7 @@ def _can_go_on(c: Combination, path: str) -> None:
 
 
 def _share(c: Combination, threads: int) -> bool:
-    """True if threads of a trainer would write over what the compressor keeps."""
+    """Return True if several threads of a trainer would overwrite the compressor's state."""
     keeps = any(isinstance(one, dict | list) for one in vars(c.compressor).values())
     return threads > 1 and keeps and not c.compressor.shares_state
 
@@ -417,7 +417,7 @@ CONSTRAINTS = (
 
 
 def check(run: Run, *keys: str) -> None:
-    """BadSetting at the first constraint that `run` breaks; with `keys`, of those alone."""
+    """Raise BadSetting at the first constraint that `run` breaks, of those on `keys` if any."""
     asked = Combination.of(run)
     for row in CONSTRAINTS:
         if not keys or row.key in keys:
@@ -425,7 +425,7 @@ def check(run: Run, *keys: str) -> None:
 
 
 def reference() -> Iterator[str]:
-    """The table for a person to read; <> stand for a run's own values."""
+    """Yield the lines of the table for a reader; <name> stands for a run's own value."""
     width = max(len(row.key) for row in CONSTRAINTS)
     groups: dict[str, list[str]] = {}
     for row in CONSTRAINTS:

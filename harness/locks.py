@@ -1,7 +1,8 @@
-"""One run at a time on a machine, where two would spoil each other's timings; one in a directory.
+"""File locks: one run at a time on a machine, and one process at a time in a run directory.
 
-Both are file locks of the kernel (flock), which go with the last process that has the descriptor,
-however that ends. The file says who took it, for those who wait.
+Two runs at a time would distort each other's timings. The locks are the kernel's (flock): they end
+with the last process that has the descriptor, however it ends. The file names the holder, for those
+who wait.
 """
 
 import fcntl
@@ -19,7 +20,7 @@ from pathlib import Path
 from harness.config.typed import BadSetting
 from harness.records import mounts, printable
 
-# Which all users share, and all network namespaces; tests/machine.py covers them.
+# Folders shared by all users and network namespaces; tests/machine.py covers them.
 PLACES = (Path("/run/lock"), Path("/tmp"))
 NAME = "gradnet-run.lock"
 WAITING = "waiting: another run is going on"
@@ -27,35 +28,41 @@ EXCLUDES_NOBODY = (
     "can be locked twice: its file system must have locks (flock), or results be on another one"
 )
 LOOK_S = 0.1
-TELL_AFTER_S = 1.0  # of waiting; the processes of a run that was killed need less to go
-MOST_SAID_BYTES = 1000  # of who has a lock, which any user may write
+TELL_AFTER_S = 1.0  # seconds of waiting; the processes of a killed run end sooner
+MOST_SAID_BYTES = 1000  # limit on the holder's text, as any user may write it
 
 
 def machine_lock() -> Path:
-    """The lock of this machine."""
+    """Return the path of this machine's lock."""
     usable = (place for place in PLACES if place.is_dir() and place.stat().st_mode & stat.S_IWOTH)
     return next(usable, PLACES[-1]) / NAME
 
 
 @contextmanager
 def machine_to_ourselves(what: str) -> Iterator[int]:
-    """Wait for our turn and hold the machine for `what`; yields the lock's descriptor.
+    """Wait for this machine's lock, hold it for `what`, and yield its descriptor.
 
-    A run's processes are given it too: after their runner has died, the next one waits until they
-    are gone.
+    Pass the descriptor to a run's processes: if their runner dies, the next run waits until they
+    end. Raise BadSetting if the file cannot be locked.
     """
     with _held(machine_lock(), f"on this machine, {what}") as lock:
         yield lock
 
 
 def directory_lock(run_dir: Path) -> Path:
-    """The lock of `run_dir`, beside it; on a file system of several machines it is of all."""
+    """Return the path of the lock of `run_dir`, a file beside it.
+
+    On a shared file system it locks out other machines, too.
+    """
     return run_dir.with_name(f".{run_dir.name}.lock")
 
 
 @contextmanager
 def directory_to_ourselves(run_dir: Path) -> Iterator[None]:
-    """Wait until no other process makes `run_dir`, and keep others from doing so."""
+    """Wait until no other process makes `run_dir`, and hold its lock meanwhile.
+
+    Warn if other machines cannot see the lock. Raise BadSetting if the file cannot be locked.
+    """
     path = directory_lock(run_dir)
     path.parent.mkdir(parents=True, exist_ok=True)
     _warn_of(mounts.own_locks(path.parent), path.parent.parent)
@@ -63,25 +70,25 @@ def directory_to_ourselves(run_dir: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)  # while it is ours: who has it open looks again
+            path.unlink(missing_ok=True)  # still locked, so waiting processes open a new file
 
 
 @cache
 def _warn_of(why: str, results: Path) -> None:
-    """Once: another machine would make the same runs at the same time."""
+    """Warn once that another machine could make the same runs in `results` at the same time."""
     if why:
         one = "let one machine at a time make runs there"
         print(f"{results} is on {why}: no other machine sees its locks; {one}", file=sys.stderr)
 
 
 def holder(path: Path) -> str | None:
-    """Description of the holder of the lock `path`, by itself; None when it is free."""
+    """Return the description that the holder of the lock `path` wrote; None if it is free."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     try:
-        # Shared: NFS gives no other to who reads, and several may look at a time.
+        # Shared, as NFS gives readers no exclusive lock, and several may look at once.
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     except BlockingIOError:
@@ -108,7 +115,7 @@ def _held(path: Path, what: str) -> Iterator[int]:
     try:
         command = shlex.join(sys.orig_argv)
         said = f"process {os.getpid()} of user {os.getuid()} {what}, by {command}"
-        with suppress(OSError):  # a full disk: who waits is told less
+        with suppress(OSError):  # on a full disk the text is missing
             os.ftruncate(lock, 0)
             os.pwrite(lock, said.encode(errors="replace")[:MOST_SAID_BYTES], 0)
         if not _excludes(lock, path):
@@ -119,7 +126,7 @@ def _held(path: Path, what: str) -> Iterator[int]:
 
 
 def _taken(path: Path) -> int | None:
-    """A descriptor of `path` that has its lock; None when another has it."""
+    """Return a descriptor of `path` that holds its lock; None if another process holds it."""
     lock = _opened(path)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,11 +139,11 @@ def _taken(path: Path) -> int | None:
 
 
 def _excludes(lock: int, path: Path) -> bool:
-    """False where `path` can be locked once more beside `lock`: its file system has no locks."""
+    """Return False if `path` can be locked again beside `lock`: its file system has no locks."""
     try:
         other = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
-        return True  # somebody has removed it
+        return True  # another process removed it
     try:
         fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return not os.path.sameopenfile(other, lock)
@@ -147,7 +154,7 @@ def _excludes(lock: int, path: Path) -> bool:
 
 
 def _opened(path: Path) -> int:
-    """`path`, which any user may open; a link or a pipe in its place is nobody's lock."""
+    """Open or create `path` for any user. Raise OSError if it is a link, a pipe or no file."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         # Without O_CREAT, which fs.protected_regular forbids for another user's file.

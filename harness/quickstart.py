@@ -1,4 +1,4 @@
-"""`python -m harness.quickstart`: the command `quickstart`."""
+"""Entry point of `python -m harness.quickstart`, the command `quickstart`."""
 
 from harness.cli.main import main
 

@@ -1,4 +1,4 @@
-"""`python -m harness.report`: the command `report`."""
+"""Entry point of `python -m harness.report`, the command `report`."""
 
 from harness.cli.main import main
 

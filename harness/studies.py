@@ -1,20 +1,20 @@
-"""The studies beside the harness: every sub-package of `papers`, found by being there.
+"""Discovery of the studies: all sub-packages of the namespace package `papers`.
 
-`papers` is a namespace package, which no `__init__.py` closes. This project's folder `papers/`, one
-of any installed distribution, and one in the folder $GRADNET_STUDIES add to it alike, so that a
-study of one's own needs no entry in a list and no new installation. A study is a program: one in
-the working directory does not count, as that may be a folder of somebody else's results. A study
-says by its files what it adds:
+A namespace package has no `__init__.py`. This project's folder `papers/`, that of any installed
+distribution, and that in the folder $GRADNET_STUDIES all add to it. So a user's own study needs
+neither an entry in a list nor a new installation. A study is a program. One in the working
+directory is ignored, as it may be a folder of somebody's results. The files of a study say what it
+adds:
 
     conf/           choices of the configuration's groups, beside those of the harness
-    claims.py       `PAPER`, what the paper says, decided by runs
-    published.csv   the paper's numbers as they are printed
-    fitted.yaml     which settings of runs were read from these numbers
-    measured.py     which runs say these numbers: `WORKERS`, `cells` and `notes`
-    predictor.py    `PREDICTOR`, which predicts its timing tables
-    drawings.py     `DRAWINGS`, figures of its own by their file's name, of a table of its runs;
-                    `of_comparison` and `of_experiment`, more figures of its experiments' reports
-    words.yaml      what its paper calls a figure of a report, by the figure's name
+    claims.py       `PAPER`: what the paper claims, decided by runs
+    published.csv   the paper's numbers as printed
+    fitted.yaml     settings of runs that were read from these numbers
+    measured.py     the runs that measure these numbers: `WORKERS`, `cells` and `notes`
+    predictor.py    `PREDICTOR`, which predicts the paper's timing tables
+    drawings.py     `DRAWINGS`: its own figures of a table of its runs, by file name;
+                    `of_comparison`, `of_experiment`: more figures for its experiments' reports
+    words.yaml      the paper's names for figures of a report, by the figure's name
     reproduce.yaml  its experiments, for `python -m harness study reproduce`
 """
 
@@ -29,24 +29,24 @@ from typing import NamedTuple
 
 NAMESPACE = "papers"
 HARNESS = Path(__file__).parent
-OWN = "GRADNET_STUDIES"  # in the environment: a folder with a folder papers/, as --studies says
-# `python -m` puts the working directory first; what follows is installed, or in PYTHONPATH.
+OWN = "GRADNET_STUDIES"  # environment variable with the folder of --studies, which contains papers/
+# `python -m` puts the working directory first; the others are installed or in PYTHONPATH.
 SEARCHED = tuple(sys.path[1:] if sys.path[:1] in ([""], [os.getcwd()]) else sys.path)
 
 
 class Study(NamedTuple):
-    """A sub-package of `papers`."""
+    """A study: one sub-package of `papers`."""
 
     name: str
     folder: Path
 
     def file(self, name: str) -> Path | None:
-        """Its file or folder of that name; None where it has none."""
+        """Return the path of the study's file or folder `name`; None if it does not exist."""
         path = self.folder / name
         return path if path.exists() else None
 
     def module(self, name: str) -> ModuleType | None:
-        """Its module of that name, imported; None where it has none."""
+        """Import and return the study's module `name`; None if it does not exist."""
         if self.file(f"{name}.py") is None:
             return None
         return importlib.import_module(f"{NAMESPACE}.{self.name}.{name}")
@@ -54,11 +54,14 @@ class Study(NamedTuple):
 
 @cache
 def studies() -> tuple[Study, ...]:
-    """Return every study, by name; of two of one name the first on Python's path counts."""
+    """Return all studies sorted by name; if two have one name, the first on Python's path wins.
+
+    Also restrict the package `papers` to the folders found.
+    """
     folders = [*SEARCHED, str(HARNESS.parent), *filter(None, [os.environ.get(OWN)])]
     found = [Path(folder or ".").resolve() / NAMESPACE for folder in dict.fromkeys(folders)]
     portions = [each for each in found if each.is_dir() and not _is_of_another(each)]
-    # From now on `import papers.x` looks in these alone, and runs no papers/__init__.py of others.
+    # Now `import papers.x` searches only these folders and runs no foreign papers/__init__.py.
     package = sys.modules.setdefault(NAMESPACE, ModuleType(NAMESPACE))
     package.__path__ = [*map(str, portions)]
     first = {study.name: study for portion in reversed(portions) for study in _within(portion)}
@@ -66,7 +69,7 @@ def studies() -> tuple[Study, ...]:
 
 
 def add(folder: str) -> None:
-    """Count the studies in `folder`/papers, in this process and those that it starts.
+    """Also use the studies in `folder`/papers, in this process and in those that it starts.
 
     Raise ValueError if there is no such folder.
     """
@@ -78,7 +81,7 @@ def add(folder: str) -> None:
 
 
 def _is_of_another(portion: Path) -> bool:
-    """True if it lies beside another copy of the harness, whose studies are not this one's."""
+    """Return True if `portion` is beside another copy of the harness, which owns its studies."""
     other = portion.parent / HARNESS.name
     return other.is_dir() and not other.samefile(HARNESS)
 
@@ -89,5 +92,5 @@ def _within(portion: Path) -> list[Study]:
 
 
 def modules(name: str) -> list[ModuleType]:
-    """The modules of that name of all studies that have one."""
+    """Import and return the module `name` of each study that has one."""
     return [module for study in studies() if (module := study.module(name)) is not None]

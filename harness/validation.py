@@ -1,4 +1,4 @@
-"""Checks a run before anything starts: its parts go together, and what they name is there."""
+"""Checks of a run before anything starts: its parts fit together and its files exist."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from harness.records.run_directory import refusal
 
 
 def checked(settings: Settings) -> Run:
-    """Build the run and check that it can work; BadSetting at the first value that cannot."""
+    """Build the run of `settings` and check it. Raise BadSetting at the first invalid value."""
     run = settings.run()
     settings.build("tracker").check()
     check_fit(run)
@@ -22,7 +22,7 @@ def checked(settings: Settings) -> Run:
 
 
 def check_fit(run: Run) -> None:
-    """Raise BadSetting for parts that do not go together, and data that is not there."""
+    """Raise BadSetting if parts do not fit together or are malformed, or if data is missing."""
     for group in CALLS:
         part = run.profile if group == "profile" else getattr(run, group)()
         if type(part).__module__.partition(".")[0] not in OURS:
@@ -37,7 +37,7 @@ def check_fit(run: Run) -> None:
 
 
 def _check_weights(run: Run) -> None:
-    """Raise BadSetting unless `initial_weights` are those of the run's model, or null."""
+    """Raise BadSetting unless `initial_weights` is null or a file that fits the run's model."""
     path = run.initial_weights
     if path is None:
         return
@@ -49,7 +49,7 @@ def _check_weights(run: Run) -> None:
 
 
 def check_folder(settings: Settings) -> None:
-    """Results can be written; BadSetting when they cannot."""
+    """Create the results folder. Raise BadSetting if it cannot be written."""
     results, wanted = (
         Path(settings["results"]).absolute(),
         "results must be a folder that can be written",
