@@ -1,1 +1,1 @@
-"""Compression of what crosses a cut of a model: activations forward, their gradients backward."""
+"""Compression of activations and their gradients at the cuts of a model."""

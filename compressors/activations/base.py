@@ -1,4 +1,4 @@
-"""What crosses a cut, and what a compression of it has to say at either side."""
+"""Interface of compression schemes for activations: methods for both sides of a cut."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -9,41 +9,44 @@ class Piece(NamedTuple):
     """One message across a cut, in one direction."""
 
     values: Tensor  # float32 [k], row by row
-    mask: Tensor | None = None  # bool [rows, d] with k set, where the other side has to be told
+    mask: Tensor | None = None  # bool [rows, d] with k set; None if the other side knows it
 
 
 class Activations(Protocol):
-    """Compression at one cut; activations are rows, [rows, d] float32, one for each sample.
+    """Compression at one cut. Activations are float32 [rows, d], one row per sample.
 
-    The side before the cut calls `forward` and, when the gradient has come back, `returned`; the
-    side after it calls `received` and then `backward`. `kept` is whatever a side has to remember
-    of a micro-batch in between. One object may serve both sides, which is the operator of one
-    process, or one side each, which is a link between two: the numbers are the same bit for bit.
-    A class derives from this.
+    The side before the cut calls `forward`, and `returned` once the gradient is back. The side
+    after it calls `received` and then `backward`. `kept` is the value that a side keeps of a
+    micro-batch in between. One object may serve both sides, as an operator in one process, or two
+    objects serve one side each, over a link. Both give the same bits. A scheme derives from this
+    class.
     """
 
-    keeps_largest: bool = False  # it sends the largest of every sample, or all
+    keeps_largest: bool = False  # True if it sends the largest entries of every sample, or all
 
     def forward(self, rows: Tensor, training: bool) -> tuple[Piece, Any]:
-        """Choose the entries of `rows`, [rows, d], to send, and keep what `returned` will need."""
+        """Return the piece of `rows`, [rows, d], to send, and the value that `returned` needs."""
         ...
 
     def received(self, piece: Piece, shape: tuple[int, int], training: bool) -> tuple[Tensor, Any]:
-        """The activations behind the cut, [rows, d], and what `backward` will need."""
+        """Return the activations after the cut, [rows, d], and the value that `backward` needs."""
         ...
 
     def backward(self, grad: Tensor, kept: Any) -> Piece:
-        """Choose the entries to send back of the gradient behind the cut, [rows, d]."""
+        """Return the piece to send back of `grad`, the gradient after the cut, [rows, d]."""
         ...
 
     def returned(self, piece: Piece, kept: Any, shape: tuple[int, int]) -> Tensor:
-        """The gradient before the cut, [rows, d]."""
+        """Return the gradient before the cut, [rows, d]."""
         ...
 
     def count(self, shape: tuple[int, int]) -> int | None:
-        """Values of a forward piece for `shape` rows; None: its mask tells."""
+        """Return the count of values in a forward piece of `shape`, or None if its mask tells."""
         ...
 
     def count_back(self, kept: Any, shape: tuple[int, int]) -> int | None:
-        """Values of a backward piece, as the side before the cut knows it; None: its mask tells."""
+        """Return the count of values in a backward piece, or None if its mask tells.
+
+        The side before the cut calls this, with what it `kept`.
+        """
         ...

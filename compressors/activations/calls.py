@@ -1,6 +1,6 @@
-"""The calls of a compression of activations, each with a check of what it returned.
+"""Checked calls of the methods of an activation compression scheme.
 
-A model with its cuts in one process and a pipeline of processes use the same calls.
+Both a cut model in one process and a pipeline of processes use them.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ Shape = tuple[int, int]  # rows, entries of each
 
 
 def forward(scheme: Activations, rows: Tensor, training: bool) -> tuple[Piece, Any]:
-    """Return `scheme.forward` of `rows`, [rows, d]; BadPart unless a piece and what it keeps."""
+    """Return `scheme.forward(...)` of `rows` [rows, d]. Raise BadPart if it is malformed."""
     piece, kept = _pair(scheme, "forward()", scheme.forward(rows, training))
     _check_piece(scheme, "forward()[0]", piece, rows)
     check_count(scheme, "count()", scheme.count((rows.shape[0], rows.shape[1])), piece)
@@ -23,28 +23,28 @@ def forward(scheme: Activations, rows: Tensor, training: bool) -> tuple[Piece, A
 
 
 def received(scheme: Activations, piece: Piece, shape: Shape, training: bool) -> tuple[Tensor, Any]:
-    """Return `scheme.received` of `piece`; BadPart unless rows of `shape` and what it keeps."""
+    """Return `scheme.received(...)`: rows of `shape`, kept value. Raise BadPart if malformed."""
     rows, kept = _pair(scheme, "received()", scheme.received(piece, shape, training))
     check_tensor(scheme, "received()[0]", rows, shape, piece.values.device)
     return rows, kept
 
 
 def backward(scheme: Activations, grad: Tensor, kept: Any) -> Piece:
-    """Return `scheme.backward` of `grad`, [rows, d]; BadPart unless a piece."""
+    """Return `scheme.backward(...)`, a piece of `grad` [rows, d]. Raise BadPart if malformed."""
     piece = scheme.backward(grad, kept)
     _check_piece(scheme, "backward()", piece, grad)
     return piece
 
 
 def returned(scheme: Activations, piece: Piece, kept: Any, shape: Shape) -> Tensor:
-    """Return `scheme.returned` of `piece`; BadPart unless a gradient of `shape`."""
+    """Return `scheme.returned(...)`, a gradient of `shape`. Raise BadPart if malformed."""
     grad = scheme.returned(piece, kept, shape)
     check_tensor(scheme, "returned()", grad, shape, piece.values.device)
     return grad
 
 
 def check_count(scheme: Activations, what: str, count: Any, piece: Piece) -> None:
-    """Raise BadPart unless `count` is right: torch ends a process that gets another size."""
+    """Raise BadPart unless `count` fits `piece`: torch aborts if it receives another size."""
     wanted = None if piece.mask is not None else len(piece.values)
     if count != wanted:
         why = "values without a mask" if piece.mask is None else "a mask, which tells"
@@ -58,7 +58,7 @@ def _pair(scheme: Activations, what: str, pair: Any) -> tuple[Any, Any]:
 
 
 def _check_piece(scheme: Activations, what: str, piece: Any, rows: Tensor) -> None:
-    """Raise BadPart unless `piece` is one of `rows`, with a value for each bit of its mask."""
+    """Raise BadPart unless `piece` fits `rows`, with one value for each set bit of its mask."""
     if not isinstance(piece, Piece):
         refuse(scheme, what, "a compressors.activations.base.Piece", piece)
     check_tensor(scheme, f"{what}.values", piece.values, (None,), rows.device)

@@ -1,12 +1,14 @@
-"""DCT-MP: the largest activations of every sample, and the gradients of just these (Gupta, 2021).
+"""DCT-MP: send the largest activations of every sample, and their gradients (Gupta et al., 2021).
 
-Dynamic communication thresholding, Algorithm 2: the same mask forward and backward, which is the
-derivative of keeping what it keeps; no error feedback. Also in evaluation, where the paper sorts as
-well. `threshold: laplace` is its Appendix B: one threshold for all rows, where a Laplace
-distribution of their mean and variance leaves `density` beyond it, in magnitude (the printed
-formula has one side and takes eta for what is kept). How many entries reach it drifts, and what
-crossed tells. In evaluation it is then the average of the thresholds of training: the paper says no
-more than that the estimate comes from there.
+This is Algorithm 2 of the paper (dynamic communication thresholding). Forward and backward use the
+same mask, which gives the exact derivative. There is no error feedback. As in the paper, it also
+compresses in evaluation.
+
+`threshold: laplace` is the paper's Appendix B, with one threshold for all rows. It is the magnitude
+that a share `density` of a Laplace distribution exceeds, given the mean and variance of all
+entries. (The printed formula is one-sided and takes eta for the kept share.) The number of sent
+entries drifts, and the traffic records show it. Evaluation uses the average threshold of training.
+The paper says only that the estimate comes from there.
 """
 
 from dataclasses import dataclass, field
@@ -23,11 +25,11 @@ THRESHOLDS = ("exact", "laplace")
 
 @dataclass
 class DCTMP(Activations):
-    """Forward 4 bytes for each entry that is kept, and the mask; backward 4 bytes for each."""
+    """DCT-MP. Forward sends 4 bytes per kept entry and the mask, backward 4 per kept entry."""
 
     keeps_largest = True
-    density: float  # of every row that is kept, in (0, 1]: 1 - eta
-    threshold: str = "exact"  # exact: of each row, by selection | laplace: of all, by a fit
+    density: float  # kept share of every row, in (0, 1]: 1 - eta
+    threshold: str = "exact"  # exact: selected in each row | laplace: fitted to all rows
     memory: float = 0.99  # weight of the past in the average threshold of evaluation, laplace only
     average: float | None = field(default=None, init=False)  # threshold; None before training
 
@@ -62,13 +64,13 @@ class DCTMP(Activations):
         return int(kept.count_nonzero())
 
     def mask(self, rows: Tensor, training: bool) -> Tensor:
-        """Mark the entries of `rows`, [rows, d], that are sent; bool of that shape."""
+        """Return the bool mask of the entries of `rows`, [rows, d], to send."""
         if self.threshold == "exact":
             return row_mask(rows, self.density)
         return (rows.abs() >= self._fitted(rows, training)) & (bits(rows) > 0)
 
     def _fitted(self, rows: Tensor, training: bool) -> float:
-        """The threshold of this micro-batch; in evaluation the average, where there is one."""
+        """Return the threshold of this micro-batch, or in evaluation the average if any."""
         if not training and self.average is not None:
             return self.average
         found = self._model.threshold(rows.flatten(), self.density)

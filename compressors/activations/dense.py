@@ -1,4 +1,4 @@
-"""All activations and all their gradients, as they are: the baseline."""
+"""No compression of activations and gradients: the baseline."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from compressors.activations.base import Activations, Piece
 
 @dataclass
 class Dense(Activations):
-    """4 rows d bytes each way."""
+    """Sends everything: 4 rows d bytes in each direction."""
 
     keeps_largest = True
 

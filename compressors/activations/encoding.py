@@ -1,4 +1,4 @@
-"""How a sparse piece travels: one bit for each entry of the mask, then the selected values."""
+"""Encoding of a sparse piece: one bit per entry for the mask, then the selected values."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ VALUE_BYTES = 4
 
 
 def encode(piece: Piece) -> list[Tensor]:
-    """Return the messages, uint8 [bytes] each: the mask if there is one, and the values if any."""
+    """Return the messages, each uint8 [bytes]: the mask if there is one, then the values if any."""
     values = piece.values.contiguous().view(torch.uint8)
     if piece.mask is None:
         return [values]
@@ -19,11 +19,11 @@ def encode(piece: Piece) -> list[Tensor]:
 
 
 def values_bytes(bits: Tensor, n: int) -> int:
-    """Return the length of the second message in bytes, by the mask of n entries in the first."""
+    """Return the bytes of the message of values, given the packed mask `bits` of n entries."""
     return VALUE_BYTES * int(unpack(bits, 1, n).sum(dtype=torch.int64))
 
 
 def decode(bits: Tensor, values: Tensor, shape: tuple[int, int]) -> Piece:
-    """Return the piece that `encode` made into these messages; its mask has this `shape`."""
+    """Return the piece that `encode` made into these messages. Its mask has this `shape`."""
     mask = unpack(bits, 1, shape[0] * shape[1]).view(torch.bool)
     return Piece(values.clone().view(torch.float32), mask.view(shape))

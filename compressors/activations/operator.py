@@ -1,7 +1,7 @@
-"""The compression of a cut as an operator of one process: what a pipeline does, without sending.
+"""Compression at a cut as an operator within one process, the same as a pipeline without sending.
 
-The paper's own small experiments are this. It is part of the model, so it is at work in evaluation
-too.
+The paper's own small experiments use such an operator. It is part of the model, so it also
+compresses in evaluation.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from compressors.activations.base import Activations, Piece
 
 @dataclass
 class Crossed:
-    """Entries of activations that went forward, of how many; only grows."""
+    """Counts of the activation entries sent and of all entries. They only grow."""
 
     kept: int = 0
     entries: int = 0
@@ -27,13 +27,13 @@ class Crossed:
 
 
 class Cut:
-    """`scheme` at a place in a model, between what is called before and what is called after."""
+    """A cut in a model, at which `scheme` compresses activations and their gradients."""
 
     def __init__(self, scheme: Activations) -> None:
         self.scheme, self.crossed = scheme, Crossed()
 
     def __call__(self, x: Tensor, training: bool) -> Tensor:
-        """Compress and restore `x`, [rows, ...], as a pipeline's cut would; same shape."""
+        """Return `x`, [rows, ...], compressed and restored as a pipeline would, in its shape."""
         return _Crossing.apply(x, self, training)  # type: ignore[no-untyped-call]
 
 

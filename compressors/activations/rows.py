@@ -1,10 +1,10 @@
 """The row mask of DCT-MP (Gupta et al., 2021, Algorithm 2): the largest entries of each row.
 
-The threshold of a row of d entries is the one at place floor(eta d) of its magnitudes in ascending
-order, counted from 0, and eta = 1 - density: d - floor(eta d) entries reach it, and more where some
-are equal to it. We add that zeros are never among them: behind a rectifier they are half of a row
-or more, the printed test would keep all of them, and they carry nothing. Magnitudes are compared as
-bits, so that NaN is the largest and is seen behind the cut.
+The threshold of a row of d entries is the magnitude at index floor(eta d) in ascending order, where
+eta = 1 - density. So d - floor(eta d) entries reach it, and more if some are equal. Unlike the
+paper we never select zeros. After a rectifier they are half of a row or more, the paper's test
+would keep them all, and they carry nothing. Magnitudes are compared as bits, so NaN is the largest
+and reaches the other side.
 """
 
 from math import isfinite
@@ -17,16 +17,16 @@ from compressors.topk_select import bits, kept
 
 
 def check_density(density: float) -> None:
-    """ValueError unless `density`, the share of a row that is kept, is in (0, 1]."""
+    """Raise ValueError unless `density`, the kept share of a row, is a number in (0, 1]."""
     known = isinstance(density, int | float) and not isinstance(density, bool)
     if not (known and isfinite(density) and 0 < density <= 1):
         raise ValueError(f"density must be a number in (0, 1], got {density!r}")
 
 
 def row_mask(rows: Tensor, density: float) -> Tensor:
-    """Mark the largest `density` d entries of every row of `rows`, float32 [rows, d].
+    """Return the mask of the largest `density` d entries of every row of `rows`, float32 [rows, d].
 
-    bool [rows, d]; at density 1 all but zeros are.
+    The mask is bool [rows, d]. Density 1 selects all entries except zeros.
     """
     keys = bits(rows)
     place = _place(keys, density)
@@ -36,19 +36,19 @@ def row_mask(rows: Tensor, density: float) -> Tensor:
 
 
 def row_thresholds(rows: Tensor, density: float) -> Tensor:
-    """The magnitudes, float32 [rows], that the largest `density` d of each row reach."""
+    """Return the magnitudes, float32 [rows], that the largest `density` d of each row reach."""
     keys = bits(rows)
     return _at(keys, _place(keys, density)).view(torch.float32).flatten()
 
 
 def _place(keys: Tensor, density: float) -> int:
-    """Number of entries of each row, [rows, d], below the threshold."""
+    """Return the number of entries of each row of `keys`, [rows, d], below the threshold."""
     d = keys.shape[1]
     return d - kept(d, density)
 
 
 def _at(keys: Tensor, place: int) -> Tensor:
-    """Select the key at index `place` of every row in ascending order, [rows, 1]."""
+    """Return the key at index `place` of every row in ascending order, [rows, 1]."""
     if keys.is_cuda:
         return keys.kthvalue(place + 1, dim=1, keepdim=True).values
     ordered = np.partition(keys.numpy(), place, axis=1)
@@ -56,7 +56,7 @@ def _at(keys: Tensor, place: int) -> Tensor:
 
 
 def entries(rows: Tensor, mask: Tensor) -> Tensor:
-    """The values of `rows` where `mask` is set, [k], row by row."""
+    """Return the values of `rows` where `mask` is set, [k], row by row."""
     if rows.is_cuda:
         return rows[mask]
     where = np.flatnonzero(mask.numpy())
@@ -64,7 +64,7 @@ def entries(rows: Tensor, mask: Tensor) -> Tensor:
 
 
 def spread(values: Tensor, mask: Tensor) -> Tensor:
-    """`values`, [k], where `mask`, [rows, d], is set, and zeros elsewhere."""
+    """Return `values`, [k], at the set entries of `mask`, [rows, d], with zeros elsewhere."""
     rows = values.new_zeros(mask.shape)
     if rows.is_cuda:
         rows[mask] = values

@@ -1,11 +1,11 @@
-"""A Gaussian sketch of activations (Gupta et al., 2021, Appendix C): made to be compared with.
+"""A Gaussian sketch of activations (Gupta et al., 2021, Appendix C), for comparison only.
 
-Every row x, [d], is sent as x S, S of s = round(density d) columns of independent N(0, 1/s); behind
-it, it is x S S'. The gradient g crosses whole, and becomes g S S' before the cut, the derivative of
-that. The paper does not say how a sketch is decoded, nor how often it is drawn: here anew for every
-micro-batch, or once (`fresh: false`), and then training goes around it. Nothing of S crosses: both
-sides draw it from the seed and the number of the micro-batch. In evaluation it is a function of
-this and of how many batches have been evaluated since, so it does not matter how often one is.
+Every row x, [d], is sent as x S. S has s = round(density d) columns of independent N(0, 1/s). The
+other side uses x S S'. The gradient g is sent whole and becomes g S S' before the cut, which is the
+derivative. The paper does not say how a sketch is decoded, or how often S is drawn. We draw it for
+every micro-batch, or once with `fresh: false`; training then adapts to it. S is never sent, because
+both sides draw it from the seed and the number of the micro-batch. In evaluation the number of
+evaluated batches since training counts too, so results do not depend on how often one evaluates.
 """
 
 from dataclasses import dataclass, field
@@ -22,13 +22,13 @@ ONCE = (0, 0)
 
 @dataclass
 class Seen:
-    """Batches that one side of a cut has seen."""
+    """Counts of the batches at one side of a cut."""
 
     trained: int = 0
-    evaluated: int = 0  # since the last of training
+    evaluated: int = 0  # since the last training batch
 
     def next(self, training: bool) -> tuple[int, int]:
-        """The number of another batch."""
+        """Count one more batch. Return its number: (trained, evaluated since training)."""
         self.trained += training
         self.evaluated = 0 if training else self.evaluated + 1
         return self.trained, self.evaluated
@@ -36,11 +36,11 @@ class Seen:
 
 @dataclass
 class GaussianSketch(Activations):
-    """4 rows s bytes forward, 4 rows d backward."""
+    """Gaussian sketch. Sends 4 rows s bytes forward and 4 rows d bytes backward."""
 
     density: float  # s / d, in (0, 1]
     seed: int
-    fresh: bool = True  # drawn anew for every micro-batch; false: once
+    fresh: bool = True  # True draws S for every micro-batch, False once
     before: Seen = field(default_factory=Seen, init=False)
     behind: Seen = field(default_factory=Seen, init=False)
 
@@ -72,6 +72,6 @@ class GaussianSketch(Activations):
         return max(1, round(self.density * d))
 
     def _sketch(self, d: int, batch: tuple[int, int], device: torch.device) -> Tensor:
-        """S for rows of `d` entries; the same at either side of a cut."""
+        """Return S, [d, s], for rows of `d` entries, the same at both sides of a cut."""
         s, source = self._width(d), generator(self.seed, *(batch if self.fresh else ONCE))
         return torch.randn(d, s, generator=source).div_(s**0.5).to(device)

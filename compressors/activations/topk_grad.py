@@ -1,8 +1,8 @@
-"""Top-k of the gradients of activations (Gupta et al., 2021, Appendix C): made to be compared with.
+"""Top-k of the gradients of activations (Gupta et al., 2021, Appendix C), for comparison only.
 
-Forward everything crosses. Backward the largest of each row do, after what was left out of the
-last micro-batch has been added: its rows are other samples, which is why this does not work, with
-error feedback or without. Where a micro-batch has other sizes than the last, nothing is added.
+Forward sends everything. Backward sends the largest entries of each row, after adding the unsent
+part of the previous micro-batch. That part belongs to other samples, so training fails, with error
+feedback or without. Nothing is added if the previous micro-batch had another shape.
 """
 
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ from compressors.activations.rows import check_density, entries, row_mask, sprea
 
 @dataclass
 class TopKGrad(Activations):
-    """Forward 4 rows d bytes; backward 4 for each entry that is kept, and the mask."""
+    """Top-k of gradients. Forward sends 4 rows d bytes, backward 4 per kept entry and the mask."""
 
-    density: float  # of every row of the gradient that is kept, in (0, 1]
+    density: float  # kept share of every row of the gradient, in (0, 1]
     error_feedback: bool = True
     error: Tensor | None = field(default=None, init=False, repr=False)  # [rows, d]
 
