@@ -1,8 +1,8 @@
-"""The exchange of a rank's gradients in virtual time.
+"""Gradient exchange of one rank in a simulated run.
 
-`harness.engine.exchange.bucket_lanes.Exchange` does the same over packets with threads and a real
-clock. Here buckets are reduced in order, once backward has ended; `harness.virtual.lanes` then lays
-out the times, and the clock of the rank advances to the end of all lanes.
+It is the counterpart of `harness.engine.exchange.bucket_lanes.Exchange`, which uses threads and a
+real clock. Here all buckets are reduced in order once backward has ended. `harness.virtual.lanes`
+then computes their times, and the rank's clock advances to the end of all lanes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,29 +27,29 @@ from harness.virtual.workers import HomogeneousWorkers, SimulatedWorkers
 
 
 class Computed(NamedTuple):
-    """When a step began, and its forward and its backward ended, in emulated seconds."""
+    """Emulated times at which a step began, its forward ended, and its backward ended."""
 
     begin_s: float
     forward_s: float
     backward_s: float
 
     def parts_s(self, shares: Sequence[float]) -> list[float]:
-        """Seconds of backward, cut where it has done these `shares`."""
+        """Return the seconds of backward between consecutive `shares` of it, starting at 0."""
         took_s = self.backward_s - self.forward_s
         return [(end - start) * took_s for start, end in pairwise((0.0, *shares))]
 
 
 class Repeated(NamedTuple):
-    """One exchange at a rank, without its times."""
+    """Result of one exchange at one rank, without its times."""
 
-    ready: list[float]  # shares of backward that are done when each bucket is there
+    ready: list[float]  # share of backward that is done when each bucket is ready
     opening: list[LaneOp]
     buckets: list[list[LaneOp]]
-    told: Mapping[str, Any]  # fields of `Exchanged` that are no times
+    told: Mapping[str, Any]  # fields of `Exchanged` other than times
 
 
 class PendingMean(NamedTuple):
-    """A bucket of the exchange that was handed over last; its mean is there, and not its time."""
+    """Future of a bucket. The mean is ready. `wait` advances the clock to the exchange's end."""
 
     exchange: "VirtualExchange"
 
@@ -57,24 +57,24 @@ class PendingMean(NamedTuple):
         self.exchange.wait()
 
 
-Keep = Callable[[list[float], Sequence[Work]], None]  # when buckets are ready, and all ranks' work
+Keep = Callable[[list[float], Sequence[Work]], None]  # ready times, all ranks' work
 
 
 @dataclass
 class VirtualExchange:
-    """Exchange of a rank's gradients, on the thread of its rank."""
+    """Simulated gradient exchange of one rank, run on the rank's own thread."""
 
     reduction: Reduction
     workers: SimulatedWorkers
     clock: RankClock
     after_backward: bool  # no bucket is sent before the last is ready
     lanes: Lanes
-    shares: Mapping[str, float]  # of backward; empty: all buckets are there when it has ended
-    charge: Charge | None  # None: compression is measured
-    cache: ExchangeCache = field(default_factory=lambda: ExchangeCache(0))  # of who stands for all
-    keep: Keep | None = None  # is told of every exchange once
-    error: BaseException | None = None  # what fails is raised at once
-    step: int = field(default=0, init=False)  # that is next, or goes on
+    shares: Mapping[str, float]  # of backward; if empty, all buckets are ready at its end
+    charge: Charge | None  # None if compression is measured
+    cache: ExchangeCache = field(default_factory=lambda: ExchangeCache(0))  # one worker for all
+    keep: Keep | None = None  # called once per exchange
+    error: BaseException | None = None  # always None: errors are raised at once
+    step: int = field(default=0, init=False)  # current or next step
     _release: Release | None = field(default=None, init=False)
     _begin_s: float = field(default=0.0, init=False)
     _backward_s: float = field(default=0.0, init=False)
@@ -87,7 +87,7 @@ class VirtualExchange:
 
     @property
     def by_shape(self) -> bool:
-        """True if a replay's gradients need no values: nobody looks at them, nor is timed."""
+        """True if a replay needs no gradient values: none are read and none are timed."""
         told = isinstance(self.workers, HomogeneousWorkers) and self.charge is not None
         norms = self.reduction.controller.needs_norms
         return told and not norms and self.reduction.compressor.by_shape
@@ -110,12 +110,12 @@ class VirtualExchange:
         return PendingMean(self)
 
     def repeat(self, done: Repeated) -> "PendingMean":
-        """Begin once more an exchange that was done, once backward has ended."""
+        """Time the recorded exchange `done` again, after backward has ended. Return its future."""
         self._lay_out(done, self._computed())
         return PendingMean(self)
 
     def wait(self) -> None:
-        """Let the time go by until both computation and exchange are over."""
+        """Advance the clock until computation and exchange are both over."""
         assert self._did is not None
         self.clock.sleep_until(self._did.end_s)
 
@@ -136,7 +136,7 @@ class VirtualExchange:
         )
 
     def agree(self, value: float, how: str) -> float:
-        """One value for all workers, between two exchanges; its time is the next one's."""
+        """Return the `min` or `mean` over workers. Its time counts in the next exchange."""
         return self.workers.agree(value, how)
 
     def finish(self) -> Exchanged:
@@ -144,12 +144,12 @@ class VirtualExchange:
         return self._took
 
     def observe(self, seen: Observation) -> None:
-        """Go on after the observed step: its end is this clock's beginning."""
+        """Keep `seen` for the next exchange. Advance `step`, and the clock to the end of it."""
         self._seen, self.step = seen, seen.step + 1
         self.clock.sleep_until(seen.time_s)
 
     def spans(self) -> list[Span]:
-        """Spans of the last exchange, by when each began."""
+        """Return the lane spans of the last exchange, ordered by their begin."""
         did = sorted(self._did.done, key=lambda one: (one.start_s, one.bucket)) if self._did else []
         return [Span(self.step - 1, self.workers.rank, *one) for one in did]
 
@@ -162,7 +162,7 @@ class VirtualExchange:
         return Computed(self._begin_s, self._release(0.0), self._release(1.0))
 
     def _perform(self) -> Repeated:
-        """Reduce the buckets that are held, in no time."""
+        """Reduce all submitted buckets. The clock does not advance."""
         workers, reduction = self.workers, self.reduction
         sent, received = workers.sent_bytes, workers.received_bytes
         reduction.open(self._seen, self._durations_s)
@@ -178,7 +178,7 @@ class VirtualExchange:
         return Repeated(self._shares_done(), opening, ops, told)
 
     def _shares_done(self) -> list[float]:
-        """Shares of backward that are done when each bucket is there."""
+        """Return, for each bucket, the share of backward that is done when the bucket is ready."""
         if not self.shares:
             return [1.0] * len(self._held)
         done, ready = 0.0, []
@@ -188,7 +188,7 @@ class VirtualExchange:
         return ready
 
     def _timed(self, works: Sequence[Work]) -> list[Clocks]:
-        """Lay out all workers' steps; done once, by the worker that comes last."""
+        """Return the lanes of all workers' steps. Only the last worker to arrive runs this."""
         if self.keep:
             self.keep(self._ready, works)
         costs = self.workers.costs
@@ -196,7 +196,7 @@ class VirtualExchange:
         return Layout(works, costs, self.lanes, self.after_backward).workers()
 
     def _reduce(self, index: int, laid: BucketBuffers, pattern: Tensor | None) -> list[LaneOp]:
-        """Reduce one bucket and return its costs; a repeated one needs no tensor."""
+        """Reduce one bucket and return its operations. A repeated bucket skips the reduction."""
         workers, buffer = self.workers, laid.buffer
         if (done := self.cache.of(index)) is not None:
             workers.sent_bytes += done.sent_bytes
@@ -220,6 +220,6 @@ class VirtualExchange:
         return ops
 
     def _ops(self) -> list[LaneOp]:
-        """Costed operations since the last call."""
+        """Return the operations since the last call, and clear them."""
         ops, self.workers.ops = self.workers.ops, []
         return ops

@@ -1,10 +1,10 @@
-"""When the lanes of some workers do what: device and network, each one thing at a time.
+"""Schedule of a simulated step: the times of each worker's device, compression lane and network.
 
-Values come first, and their times afterwards: nothing within an exchange depends on the clock. So
-every worker tells what it computed, compressed and called, and all are laid out together, as the
-program orders it (`in_turn`): a device goes through forward, backward,
-compression and decompression; collectives follow each other on the network, and begin when the last
-worker is there. Where compression has a lane of its own, backward does not wait for it.
+No value within an exchange depends on time. So all workers first record what they computed,
+compressed and called, and one of them then computes all times. The order is that of real runs
+(`in_turn`). A device runs forward, backward, compression and decompression one after another.
+Collectives follow each other on the network, and each begins when the last worker calls it.
+Backward does not wait for a separate compression lane.
 """
 
 from collections.abc import Sequence
@@ -16,29 +16,29 @@ from harness.engine.exchange.bucket_lanes import in_turn
 from harness.engine.exchange.stats import Clocks
 from harness.virtual.costs import Costs
 
-CollectiveCall = tuple[Any, ...]  # a collective of `Costs`, and what it is asked
+CollectiveCall = tuple[Any, ...]  # name of a method of `Costs`, and its arguments
 
 
 class LaneOp(NamedTuple):
-    """Compression of so many seconds, or a call of one collective, or of two in a row."""
+    """Compression that takes `compress_s` seconds, or a call of one or two collectives in a row."""
 
     compress_s: float
     call: tuple[CollectiveCall, ...] = ()
 
 
 class Work(NamedTuple):
-    """Work of one worker in a step that begins at `begin_s`; all make the same calls."""
+    """Work of one worker in a step that begins at `begin_s`. All workers make the same calls."""
 
     begin_s: float
     forward_s: float
-    backward_s: list[float]  # of each bucket's part
+    backward_s: list[float]  # of each bucket's part of backward
     opening: list[LaneOp]
     buckets: list[list[LaneOp]]
 
 
 @dataclass
 class Layout:
-    """All workers' steps, on their lanes; of one that stands for all others, its own."""
+    """Schedule of one step for all workers, or for one worker that represents all."""
 
     works: Sequence[Work]
     costs: Costs
@@ -46,11 +46,11 @@ class Layout:
     after_backward: bool  # no bucket is started before the last is ready
 
     def workers(self) -> list[Clocks]:
-        """Lay out the step on the lanes of every worker; clocks by rank."""
+        """Compute the schedule. Return the lanes of every worker, ordered by rank."""
         self._workers = [Clocks(work.begin_s, self.lanes) for work in self.works]
         self._count = len(self.works[0].buckets)
         self._left = [[iter(ops) for ops in work.buckets] for work in self.works]
-        self._arrived_s: dict[int, list[float]] = {}  # what each called last, by bucket
+        self._arrived_s: dict[int, list[float]] = {}  # by bucket: last call's end per worker
         for worker, work in zip(self._workers, self.works, strict=True):
             worker.compute("forward", -1, work.forward_s)
         for op in self.works[0].opening:  # no bucket is compressed before the density is known
@@ -79,7 +79,7 @@ class Layout:
             self._up_to_call(bucket)
 
     def _up_to_call(self, bucket: int) -> None:
-        """The rest of a bucket, or what of it is before its next call, and that."""
+        """Run a bucket's compression up to and including its next collective, or to its end."""
         factor = self.lanes.interference if self._computes else 1.0
         call: tuple[CollectiveCall, ...] = ()
         for worker, left in zip(self._workers, self._left, strict=True):

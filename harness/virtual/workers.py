@@ -1,4 +1,4 @@
-"""The other workers in virtual time: collectives meet in one process, and are timed afterwards."""
+"""Collectives of simulated workers: they meet in one process, and are timed afterwards."""
 
 import time
 from collections import deque
@@ -14,39 +14,39 @@ from harness.virtual.costs import Costs
 from harness.virtual.lanes import CollectiveCall, LaneOp
 from harness.virtual.ring_reduce import ring_min, ring_sum
 
-LENGTH_BYTES = 8  # of what tells a tensor's length
+LENGTH_BYTES = 8  # per tensor length in a message
 
 
 class Meeting(Protocol):
     """Meeting point of all workers, where they exchange objects."""
 
     def meet(self, rank: int, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
-        """Wait for all workers and return `make(everybody's brought)`, made in order of rank."""
+        """Wait for all workers. Return `make(objects)`, with their `brought` in order of rank."""
         ...
 
 
 class Call(NamedTuple):
-    """A collective that one worker has reached."""
+    """A collective that one worker calls."""
 
     kind: str  # sum | min | gather | gather unlike | all_to_all
     shape: Any  # equal on all workers, except for the sizes of an all_to_all
     tensor: Tensor
-    lengths: list[int]  # of the tensors in a gathered one
+    lengths: list[int]  # lengths of the tensors, for gathers
 
 
 class CollectiveResult(NamedTuple):
-    """Result of a collective, for all workers."""
+    """Result of a collective, shared by all workers."""
 
-    call: tuple[CollectiveCall, ...]  # collectives that it takes, one after the other
+    call: tuple[CollectiveCall, ...]  # its collectives, one after another
     value: Any
 
 
 @dataclass
 class SimulatedWorkers(Collectives):
-    """One worker's view. Its `ops` say what was compressed and called, for `Layout` to time.
+    """One rank's collectives in a simulated run. `ops` records operations for `Layout` to time.
 
-    Between collectives that is the processor time of this thread, times `seconds_per_second`,
-    except where `begin` has been told how long compression takes.
+    Compression between collectives takes this thread's processor time times `seconds_per_second`,
+    unless `begin` was given its times.
     """
 
     rank: int
@@ -55,31 +55,32 @@ class SimulatedWorkers(Collectives):
     costs: Costs
     device: torch.device
     seconds_per_second: float
-    ops: list[LaneOp] = field(default_factory=list, init=False)  # since somebody cleared it
-    _told: deque[float] = field(default_factory=deque, init=False)  # before each call to come
+    ops: list[LaneOp] = field(default_factory=list, init=False)  # since its reader cleared it
+    _told: deque[float] = field(default_factory=deque, init=False)  # before each remaining call
     _measures: bool = field(default=False, init=False)
     _measured_from: float | None = field(default=None, init=False)
-    # collectives of a call that was begun; (): they are to come
+    # Collectives of lengths to add to the next call; () if they come next, None if there are none.
     _before: tuple[CollectiveCall, ...] | None = field(default=None, init=False)
 
     def meet(self, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
-        """Wait for all workers and return `make(everybody's brought)`, made in order of rank."""
+        """Wait for all workers. Return `make(objects)`, with their `brought` in order of rank."""
         return self.circle.meet(self.rank, brought, make)
 
     def meet_own(self, brought: Any, make: Callable[[list[Any]], list[Any]]) -> Any:
-        """Wait for all workers and return this one's part of `make(everybody's brought)`."""
+        """Wait for all workers. Return this rank's item of `make(objects)`."""
         return self.meet(brought, make)[self.rank]
 
     def begin(self, told_s: Sequence[float] | None = None) -> None:
-        """Compression begins: it takes `told_s` before the first call, the second...; or measured.
+        """Begin the compression of a bucket. Compression is measured if `told_s` is None.
 
-        What no call is left for comes at the end.
+        `told_s` gives its seconds before the first call, before the second, and so on. Seconds
+        without a call are added at the end.
         """
         self._told, self._measures = deque(told_s or ()), told_s is None
         self._go_on()
 
     def end(self) -> None:
-        """Compression ends."""
+        """End the compression of a bucket, and record its remaining time."""
         self._pause()
         self._add(sum(self._told))
         self._told, self._measures = deque(), False
@@ -106,7 +107,7 @@ class SimulatedWorkers(Collectives):
         return time.thread_time()
 
     def _exchanged_lengths(self, leaving: list[list[int]]) -> list[list[int]]:
-        """Lengths are told in the same call as what has them."""
+        """Exchange lengths as part of the following call, which is then one operation."""
         self._before = ()
         return super()._exchanged_lengths(leaving)
 
@@ -116,7 +117,7 @@ class SimulatedWorkers(Collectives):
     def _gather(
         self, mine: Tensor, own: list[int], equal: bool, like: tuple[Tensor, ...]
     ) -> tuple[list[list[int]], list[Tensor]]:
-        """At one meeting, also where two collectives are counted: lengths, then pieces."""
+        """Gather at one meeting. Two collectives are counted if lengths are exchanged first."""
         if equal:
             return self._meet("gather", own, mine, own)
         self._count_ring(LENGTH_BYTES * self.world_size * len(own))
@@ -144,7 +145,10 @@ class SimulatedWorkers(Collectives):
         return made.value
 
     def _make(self, calls: list[Call]) -> CollectiveResult:
-        """Combine all workers' calls; done once, by the worker that comes last."""
+        """Combine all workers' calls. Only the last worker to arrive runs this.
+
+        Raise ValueError if the workers did not call the same collective.
+        """
         first = calls[0]
         for rank, call in enumerate(calls):
             same = call.kind == "all_to_all" or call.shape == first.shape
@@ -174,7 +178,7 @@ class SimulatedWorkers(Collectives):
     def _routed(self, calls: list[Call]) -> CollectiveResult:
         each = calls[0].tensor.element_size()
         rows_of = {id(call): [each * count for count in call.shape] for call in calls}
-        sizes = [rows_of[id(call)] for call in calls]  # one row, where one call stands for all
+        sizes = [rows_of[id(call)] for call in calls]  # one row if one call represents all
         rows = [call.tensor.split(call.shape) for call in calls]
         return CollectiveResult(
             (("all_to_all", sizes),), list(zip(*rows, strict=True))
@@ -182,9 +186,9 @@ class SimulatedWorkers(Collectives):
 
 
 class HomogeneousWorkers(SimulatedWorkers):
-    """One worker, the first, that stands for `world_size` of them, who bring what it brings.
+    """Collectives of one worker that represents `world_size` workers with the same tensors.
 
-    Sums are products then, rounded once.
+    A sum is one product, which is rounded once.
     """
 
     def meet(self, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
@@ -194,5 +198,5 @@ class HomogeneousWorkers(SimulatedWorkers):
         return super()._make(calls * self.world_size)
 
     def _added_up(self, op: str, tensors: list[Tensor]) -> Tensor:
-        sums = op == "sum" and not tensors[0].is_meta  # which has no values
+        sums = op == "sum" and not tensors[0].is_meta  # meta has no values
         return tensors[0] * self.world_size if sums else tensors[0]

@@ -1,14 +1,13 @@
-"""Threads that take turns in emulated time: who is behind the others goes on.
+"""Cooperative threads of a simulated run: the thread with the smallest time runs next.
 
-Every thread has a time of its own and belongs to a rank. One runs at a time, until it waits, or its
-time passes another's: so what threads do to each other they do in the order of their times, and a
-run is the same every time (a conservative simulation: Chandy and Misra, 1979). Ranks that were
-processes of their own share nothing: each has its own random numbers, put in place when one of its
-threads runs.
+Every thread has its own emulated time and belongs to a rank. One thread runs at a time, until it
+waits or its time passes another's. So threads act in the order of their times, and every run gives
+the same result (a conservative simulation: Chandy and Misra, 1979). Each rank has its own random
+numbers, as real processes do. They are restored when one of its threads runs.
 
-They are greenlets of one thread of the kernel: a turn changes in half a microsecond, where two
-threads of the kernel that hand a lock over take ten. What contextvars keep is each greenlet's own,
-as it is each thread's. Whether torch keeps gradients is put back; nobody waits under autocast.
+Threads are greenlets of one kernel thread. A switch takes 0.5 us, compared with 10 us for a lock
+between two kernel threads. Greenlets have their own contextvars, and torch's grad mode is restored
+after a switch. No thread may wait under autocast.
 """
 
 import threading
@@ -22,13 +21,13 @@ from greenlet import getcurrent, greenlet
 
 from harness.engine.training.random_numbers import random_numbers, set_random_numbers
 
-JOIN_S = 10.0  # for the thread that runs to come to where it waits
+JOIN_S = 10.0  # limit for the running thread to reach its next wait
 
-Until = Callable[[], float | None]  # when a thread may go on; None: not yet
+Until = Callable[[], float | None]  # time at which a thread may run, or None if not yet
 
 
 class Left(BaseException):
-    """The world is over: nothing that a thread waits for will come."""
+    """Raised in a waiting thread when the world has ended."""
 
 
 class Stuck(RuntimeError):
@@ -36,10 +35,10 @@ class Stuck(RuntimeError):
 
 
 class Happening(Protocol):
-    """Process that goes on beside threads, such as messages that share links."""
+    """Process that advances beside the threads, such as messages that share links."""
 
     def next_s(self) -> float:
-        """Time at which something ends, if nothing begins before; inf if nothing goes on."""
+        """Return the time of its next event if no new one begins, or inf if there is none."""
         ...
 
     def advance(self, time_s: float) -> None:
@@ -49,18 +48,18 @@ class Happening(Protocol):
 
 @dataclass(eq=False)
 class Thread:
-    """`now_s` is its own time; `until` what it waits for, None: nothing."""
+    """A cooperative thread. `now_s` is its time, `until` its wait condition, None if ready."""
 
     rank: int
     name: str
     now_s: float
-    is_aside: bool  # serves others: the world ends without it
+    is_aside: bool  # a helper: the world ends without it
     until: Until | None = None
     is_over: bool = field(default=False, init=False)
     own: greenlet = field(init=False)
 
     def due_s(self) -> float | None:
-        """Time at which the thread goes on, as far as is known; None if it is not."""
+        """Return the time at which the thread can run, or None if not yet known."""
         if self.until is None:
             return self.now_s
         at_s = self.until()
@@ -68,24 +67,25 @@ class Thread:
 
 
 class World:
-    """Made, given threads, and `run` by one thread that is none of them.
+    """The set of threads of a simulated run, and their scheduler.
 
-    `random` numbers of `device` are those of whichever rank runs.
+    Build it, `begin` its threads, and call `run` from outside. Torch's random numbers are those of
+    the rank that runs.
     """
 
     def __init__(self, device: torch.device, happening: Happening | None = None) -> None:
         self._device, self._happening = device, happening
-        self._cores = torch.get_num_threads()  # by which products of matrices are rounded
+        self._cores = torch.get_num_threads()  # matrix products round differently by it
         self._threads: list[Thread] = []
-        self._random: dict[int, dict[str, Any]] = {}  # of ranks that do not run
+        self._random: dict[int, dict[str, Any]] = {}  # of ranks that are not running
         self._is_over = False
         self._running: Thread | None = None
-        self._following: Thread | None = None  # once the one that runs has ended
+        self._following: Thread | None = None  # next, once the running one has ended
         self._root: greenlet | None = None
-        self.turns = 0  # that were taken
-        self.failure: tuple[int, BaseException] | None = None  # the first: rank and error
+        self.turns = 0  # number of switches
+        self.failure: tuple[int, BaseException] | None = None  # rank and error of the first failure
 
-    # Called by whichever thread runs.
+    # Called by the running thread.
 
     @property
     def running(self) -> Thread:
@@ -104,7 +104,10 @@ class World:
         now_s: float = 0.0,
         aside: bool = False,
     ) -> Thread:
-        """A new thread, which does `work` from `now_s` on; it does not run yet."""
+        """Return a new thread that will do `work` from time `now_s` on. It does not run yet.
+
+        The world ends without waiting for threads that are `aside`.
+        """
         thread = Thread(rank, name, now_s, aside)
         thread.own = greenlet(lambda: self._do(thread, work))
         self._threads.append(thread)
@@ -112,13 +115,13 @@ class World:
         return thread
 
     def wait(self, until: Until) -> None:
-        """Wait until others have made `until` return a time, and that time has come."""
+        """Wait until `until()` returns a time and it has come. Raise Left if the world ends."""
         own = self.running
         own.until = until
         self._pass_on(own)
 
     def wait_for(self, true: Callable[[], bool]) -> None:
-        """Wait until a condition holds, through what another thread does."""
+        """Wait until `true()` holds, through the action of another thread."""
         since: list[float] = []
 
         def until() -> float | None:
@@ -131,35 +134,35 @@ class World:
             self.wait(until)
 
     def sleep_until(self, time_s: float) -> None:
-        """Let others go on that are before that time."""
+        """Advance this thread's time to `time_s`. Threads that are due before then run first."""
         if time_s > self.running.now_s:
             self.wait(lambda: time_s)
 
-    # Called by who has made the world.
+    # Called by the owner of the world.
 
     def run(self) -> None:
-        """Run every thread to its end; an error that one raised is in `failure`."""
+        """Run all threads to their end. `failure` then has the first rank and error, if any."""
         self._following = self._chosen()
         ended = threading.Event()
         real = threading.Thread(target=self._all_turns, args=(ended,), name="world", daemon=True)
         real.start()
         try:
             ended.wait()
-        finally:  # also when it is interrupted
+        finally:  # also on an interrupt
             self._is_over = True
             real.join(JOIN_S)
 
     def _all_turns(self, ended: threading.Event) -> None:
-        """In the kernel's thread whose greenlets all are: each that ends comes back here."""
+        """Run all turns in one kernel thread. Each greenlet that ends returns here."""
         self._root = getcurrent()
-        torch.set_num_threads(self._cores)  # a thread has a number of its own
+        torch.set_num_threads(self._cores)  # a new thread has a default of its own
         try:
             while self._following is not None and not self._is_over:
                 following, self._following = self._following, None
                 self._let(following)
             self._is_over = True
             for thread in self._threads:
-                if thread.own:  # it has begun, and raises `Left` when it sees that all is over
+                if thread.own:  # it has begun: resume it so that it raises `Left`
                     thread.own.switch()
         finally:
             ended.set()
@@ -198,17 +201,17 @@ class World:
             raise Left
 
     def _begin_at_root(self, thread: Thread) -> None:
-        """Have the root greenlet start `thread`, so that an unwinder finds the end of its stack.
+        """Start `thread` from the root greenlet, so that an unwinder finds the end of its stack.
 
-        Torch unwinds the stack of C for every error that it raises. Frames of the root stay where
-        they are; those of any other greenlet are moved away, and the unwinder would read garbage.
+        Torch unwinds the C stack for every error that it raises. The root's frames stay in place.
+        Those of any other greenlet are moved away, and the unwinder would read garbage.
         """
         assert self._root is not None
         self._following = thread
         self._root.switch()
 
     def _let(self, thread: Thread) -> None:
-        """Let `thread` run; comes back at the turn of who has called, or once it has ended."""
+        """Run `thread`. Return at the caller's next turn, or once `thread` has ended."""
         before = self._running
         if before is None or thread.rank != before.rank:
             if before is not None:
@@ -226,7 +229,7 @@ class World:
         thread.now_s, thread.until, self._running = due_s, None, thread
 
     def _chosen(self) -> Thread | None:
-        """Thread to run next: the first of those furthest behind; None: all is done."""
+        """Return the thread that is due first, or None if all ended. Raise Stuck in a deadlock."""
         if all(thread.is_aside for thread in self._threads):
             return None
         while True:
