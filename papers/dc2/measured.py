@@ -1,4 +1,4 @@
-"""Which runs say the numbers of DC2's text."""
+"""Map published cells of DC2's text to measures on our runs."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ WORKERS = 8
 
 
 def cells(rows: list[Any]) -> list[MeasuredCell]:
-    """Cells for the rows that `MEASURES` can measure."""
+    """Return the measure of every published row that `MEASURES` lists."""
     keys = [(row.id, row.method, row.metric) for row in rows]
     return [
         MeasuredCell(row, *MEASURES[key])
@@ -24,12 +24,12 @@ def cells(rows: list[Any]) -> list[MeasuredCell]:
 
 
 def notes(row: Any, rows: pd.DataFrame, found: Number) -> list[str]:
-    """Differences of these runs from the paper's."""
+    """Return a note if the runs have another number of workers than the paper, else []."""
     return fewer(rows, WORKERS)
 
 
 def _best(experiment: str, runs: Runs, methods: Methods, under: str | Methods) -> Number:
-    """The best of `methods` over `under` in speed-up; of several, the least."""
+    """Return the speed-up of the best of `methods` over `under`, or over its slowest if several."""
     group = runs.of(experiment)
     rivals = dc2.names(experiment, *([under] if isinstance(under, str) else under))
     rival = rivals[0] if isinstance(under, str) else group.least("speedup", *rivals)
@@ -46,7 +46,7 @@ def _percent(experiment: str, method: str) -> Measure:
 
 
 def _drop(experiment: str, method: str) -> Measure:
-    """Points of accuracy below no compression, of the same seed."""
+    """Return a measure of the points of accuracy below dense, paired by seed."""
 
     def measure(runs: Runs) -> Number:
         group, [named] = runs.of(experiment), dc2.names(experiment, method)

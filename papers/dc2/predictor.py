@@ -1,9 +1,9 @@
-"""Bounds on DC2's throughput claims (static LSTM, dynamic VGG16): its densities vary.
+"""Predict bounds on DC2's throughput claims (static LSTM, dynamic VGG16), as densities vary.
 
 A sparse all-gather of density k costs each of P workers (P-1) k n entries of 12 bytes. A dense ring
 all-reduce costs 2 (P-1)/P n entries of 4 bytes. A method gains most where communication takes all
 the time: 2 x 4 / (12 P k), at the least density that its controller may choose (table I, k_min).
-The prediction of a throughput is this bound. Compression is taken to cost nothing.
+The predicted throughput is this bound. Compression is assumed to cost nothing.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ FLOAT_BYTES = 4
 
 
 class Dc2(Predictor):
-    """Predicts the bound of a throughput claim, and no other cell."""
+    """Predictor of the bounds on DC2's throughput claims; it predicts no other cell."""
 
     paper, title = "dc2", "DC2"
 
