@@ -1,8 +1,8 @@
-"""DCT's claims (Gupta et al., 2021), in the order of its tables and figures.
+"""Decide DCT's claims (Gupta et al., 2021), in the order of its tables and figures.
 
-The paper's 2 and 3 workers are stages of a model, as they are here; sparsity is 1 - density. Its
-differences of loss are near the scatter of seeds: `changes` says what decides. Figures 2, 5 and 6
-are in `thresholds`, the production model in `production`. The list is at the end.
+The paper's 2 and 3 workers are stages of a model, as here. Sparsity is 1 - density. Loss
+differences are near the scatter of seeds, so `changes` defines what decides. Figures 2, 5 and 6 are
+in `thresholds`, the production model in `production`. The list of claims is at the end.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from harness.reporting.claims.guards import Controls
 from papers.dct import production, thresholds
 from papers.dct.thresholds import sparse
 
-COIN = 0.693  # cross-entropy of a model that gives every click an even chance
+COIN = 0.693  # cross-entropy of a model that predicts even odds
 TABLE1, TABLE2, TABLE3, TABLE4 = "dct_table1", "dct_table2", "dct_table3", "dct_table4"
 TABLE6, TABLE7, TABLE8 = "dct_table6", "dct_table7", "dct_table8"
 CUT, LAPLACE, SKETCH = "dct_mp_{0:g}", "dct_mp_laplace_{0:g}", "sketch_{0:g}"
@@ -36,9 +36,9 @@ PUSHED = thresholds.PUSHED
 BOTH = PUSHED + "+" + CUT
 GRADIENT, NO_FEEDBACK = "topk_grad_{0:g}", "topk_grad_no_ef_{0:g}"
 IN_BOTH = (0.25, 0.1)  # densities of tables 7 and 8 that table 1 has too
-# What has to lose, and how much: as in tables 7 and 8 at 90 %; of what diverges there without
-# feedback, at least what is lost with it. The paper has none for translation, which has to lose as
-# clicks do.
+# Negative controls and the share that they must lose, from tables 7 and 8 at 90 %. The method that
+# diverges there without feedback must lose at least as much as with it. The paper has no control
+# for translation, which must lose as much as clicks.
 CONTROLS, IN_WORDS = "dct_controls", "dct_controls_translation"
 LOSING = {SKETCH.format(0.1): 1 - 0.4538 / 0.4721, NO_FEEDBACK.format(0.1): 1 - 0.4538 / 0.4789}
 LOSING_WORDS = {SKETCH.format(0.1): LOSING[SKETCH.format(0.1)]}
@@ -48,7 +48,7 @@ TRANSLATIONS = [(stages, density) for stages in (2, 3, 5) for density in (0.1, 0
 def of_table(
     experiment: str, scheme: str, densities: Sequence[float], stages: int = 1, base: str = ""
 ) -> Pairs:
-    """Each density of `scheme` against `base`, of itself that of 1; of a model in `stages`."""
+    """Return a function that pairs each density of `scheme` with `base`, or with its density 1."""
 
     def pairs(runs: Runs) -> list[MethodPair]:
         group = runs.of(experiment, **_cut(stages))
@@ -61,7 +61,7 @@ def of_table(
 def of_table_1(
     experiment: str, scheme: str, densities: Sequence[float], stages: int, base: float | None = None
 ) -> Pairs:
-    """Each density of `scheme` against table 1's DCT-MP of density `base`, without it the same."""
+    """Return a function that pairs each density with table 1's DCT-MP of `base` or that density."""
 
     def pairs(runs: Runs) -> list[MethodPair]:
         group = runs.of(experiment, TABLE1, **_cut(stages))
@@ -77,7 +77,7 @@ def _cut(stages: int) -> dict[str, int]:
 
 
 def of_translation(cells: Sequence[tuple[int, float]], base: float = 1) -> Pairs:
-    """BLEU by stages and density, against that of the density `base`."""
+    """Return a function that pairs each (stages, density) with density `base`, in BLEU."""
 
     def pairs(runs: Runs) -> list[MethodPair]:
         found = []
@@ -90,7 +90,7 @@ def of_translation(cells: Sequence[tuple[int, float]], base: float = 1) -> Pairs
 
 
 def diverges(runs: Runs) -> Found:
-    """Test that training without error feedback diverges: nothing finite, or a coin's loss."""
+    """Decide whether every run without error feedback breaks: not finite, or a loss of `COIN`."""
     rows = runs.of(TABLE8).rows()
     found = {sparse(d): _broken(rows, NO_FEEDBACK.format(d)) for d in (0.5, *IN_BOTH)}
     told = ", ".join(f"{broken} of {seeds} at {label}" for label, (broken, seeds) in found.items())
@@ -99,7 +99,7 @@ def diverges(runs: Runs) -> Found:
 
 
 def _broken(rows: pd.DataFrame, method: str) -> tuple[int, int]:
-    """Number of runs of `method` that broke, and of all, including those that were stopped."""
+    """Count broken and all runs of `method`, stopped ones included; `NoSuchRuns` without any."""
     whole = rows[rows.method == method]
     stopped = _stopped(rows.path.iloc[0], rows.setting.iloc[0], method)
     if not len(whole) + stopped:
@@ -108,7 +108,7 @@ def _broken(rows: pd.DataFrame, method: str) -> tuple[int, int]:
 
 
 def _stopped(run: str, setting: str, method: str) -> int:
-    """Runs beside `run` that a gradient or loss ended which was not finite."""
+    """Count the runs beside `run` that a gradient or loss stopped that was not finite."""
     if not Path(run).is_dir():
         return 0
     found = load.runs(Path(run).parent)

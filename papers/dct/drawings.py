@@ -1,4 +1,4 @@
-"""Figures of DCT's experiments: sparsity, life-spans of thresholds, and watched magnitudes."""
+"""Draw DCT's experiments: sparsity, life-spans of thresholds, and watched magnitudes."""
 
 from functools import partial
 from statistics import fmean
@@ -12,9 +12,9 @@ from harness.reporting.figures.theme import Drawing, Figure
 from papers.dct import sparsity, threshold_plots, watch_drawings
 from papers.dct import sparsity_plots as figures
 
-FEWEST_DENSITIES, FEWEST_LIFESPANS = 3, 2  # of one family of methods that make a sweep
+FEWEST_DENSITIES, FEWEST_LIFESPANS = 3, 2  # values of one family that make a sweep
 MEANS = "Means over seeds with 95 % intervals"
-LOSSES, SHARES = 25, 100  # points of a line over steps, at most: losses of batches scatter
+LOSSES, SHARES = 25, 100  # most points of a line; losses of single batches scatter
 SENT = {
     "achieved_activation_density": ("activations", "crossed a cut"),
     "achieved_density": ("gradient entries", "a worker sent"),
@@ -40,7 +40,7 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
 
 
 def of_experiment(comparisons: dict[str, Comparison]) -> dict[str, Drawing]:
-    """Return drawings of an experiment; `comparisons` are by what sets its settings apart."""
+    """Return an experiment's drawings by file name; `comparisons` are by label of their setting."""
     varies = [
         sparsity.vary(_asked(each), "density", FEWEST_DENSITIES) for each in comparisons.values()
     ]
@@ -48,16 +48,16 @@ def of_experiment(comparisons: dict[str, Comparison]) -> dict[str, Drawing]:
 
 
 def _asked(comparison: Comparison) -> pd.DataFrame:
-    """A row of `sparsity.RequestedSparsity` for each method."""
+    """Return a row of `sparsity.RequestedSparsity` for each method."""
     paths = comparison.runs.drop_duplicates("method").set_index("method").path
     rows = [sparsity.asked(str(method), load.config(path)) for method, path in paths.items()]
     return pd.DataFrame(rows, columns=list(sparsity.RequestedSparsity._fields))
 
 
 def _sent(comparison: Comparison) -> pd.DataFrame:
-    """`_asked`, and the density that was sent in its place, to two digits: of thresholds it drifts.
+    """Return `_asked` with the density actually sent, to two digits, as thresholds drift.
 
-    Steps of a method whose activations are whole say what it sent of gradients.
+    For a method that sends all activations it is the density of gradients.
     """
     table, runs = _asked(comparison), comparison.runs
     sent = [
@@ -68,7 +68,7 @@ def _sent(comparison: Comparison) -> pd.DataFrame:
 
 
 def _by_seed(comparison: Comparison, column: str, most: int) -> dict[str, pd.DataFrame]:
-    """`sparsity.by_seed` of each method."""
+    """Return `sparsity.by_seed` of each method."""
     found = {}
     for method, runs in comparison.runs.groupby("method"):
         tables = {(run.seed, run.network_seed): comparison.steps[run.path] for run in _rows(runs)}
@@ -81,7 +81,7 @@ def _has_loss(comparison: Comparison) -> bool:
 
 
 def _achieved_densities(comparison: Comparison, table: pd.DataFrame) -> dict[str, Drawing]:
-    """Drawings of the density sent, for activations and for gradients, where runs record it."""
+    """Return drawings of the density sent, for activations and gradients if runs record it."""
     known = dict(zip(table.method, table.density, strict=True))
     found = {}
     for column, (what, done) in SENT.items():
@@ -123,7 +123,7 @@ def _losses(comparison: Comparison, base: str | None) -> Drawing:
 
 
 def _times(comparison: Comparison, table: pd.DataFrame, column: str) -> Drawing:
-    """Step times against `column` of `Asked`, a bar per method; the baseline comes first."""
+    """Draw step times against `column` of `RequestedSparsity`, a bar per method, baseline first."""
     base = sparsity.baseline(table, comparison.baseline)
     label = {"density": "sparsity sent, 1 − density", "lifespan": "life-span of thresholds (steps)"}
 
@@ -154,9 +154,9 @@ def _times(comparison: Comparison, table: pd.DataFrame, column: str) -> Drawing:
 
 
 def _costs(comparison: Comparison) -> dict[str, Any]:
-    """The device whose costs of compression virtual time was told; empty: it measured them.
+    """Return the device whose compression costs virtual time used; empty if they were measured.
 
-    Then it says nothing of life-spans, whose thresholds cost what they cost to compute.
+    It charges by kind of compression, so such runs cannot show the effect of life-spans.
     """
     network = load.config(comparison.runs.path.iloc[0]).get("network") or {}
     device: dict[str, Any] = network.get("device") or {}
@@ -175,7 +175,7 @@ def _rows(table: pd.DataFrame) -> Any:
 
 
 def _quality(comparisons: dict[str, Comparison]) -> Drawing:
-    """Draw every metric of the last evaluation against sparsity, by what sets comparisons apart."""
+    """Draw every metric of the last evaluation against sparsity, a panel for each comparison."""
     first = next(iter(comparisons.values()))
     title = first.title if len(comparisons) == 1 else str(first.runs.experiment.iloc[0])
     against = sparsity.baseline(_asked(first), first.baseline)
@@ -187,7 +187,7 @@ def _quality(comparisons: dict[str, Comparison]) -> Drawing:
 
 
 def _changes(comparisons: dict[str, Comparison]) -> dict[str, dict[str, pd.DataFrame]]:
-    """Changes by axis label and setting: family, density, value, low, high."""
+    """Return tables by axis label and setting, with columns family, density, value, low, high."""
     found: dict[str, dict[str, pd.DataFrame]] = {}
     for setting, comparison in comparisons.items():
         table, rows = _asked(comparison), _evaluations(comparison)

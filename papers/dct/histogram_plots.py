@@ -1,4 +1,4 @@
-"""Figure of activations before a cut: histograms and the distributions fitted to them."""
+"""Plot histograms of activations before a cut, with the distributions fitted to them."""
 
 from typing import Any
 
@@ -20,10 +20,11 @@ MODELS: dict[str, Any] = {
 
 @mpl.rc_context(LOOK)
 def activations(bins: pd.DataFrame, distances: pd.DataFrame, title: str = "") -> Figure:
-    """A row of panels for each cut, a panel for each step.
+    """Draw a row of panels for each cut, a panel for each step.
 
-    `bins` are histograms of one run and rank, as `watched.shares` has them; `distances` are of
-    `watched.distances`. The axis is logarithmic: there a Laplace distribution is straight lines.
+    `bins` are one run's and rank's histograms from `watched.shares`; `distances` are from
+    `watched.distances`. On the logarithmic axis a Laplace distribution is two straight lines. Raise
+    `NothingToDraw` without bins.
     """
     if bins.empty:
         raise NothingToDraw("histograms.csv has no row: no step of the run was asked for")
@@ -57,7 +58,7 @@ def _histogram(axes: Axes, bins: pd.DataFrame) -> None:
 
 
 def _apart(distances: pd.DataFrame) -> str:
-    """Legend text with each fit's distance from the histogram."""
+    """Return a panel's text: the distance of each fit from the histogram."""
     rows: Any = distances.itertuples()
     said = [f"{row.model.capitalize()} {row.mean:.3f}{_between(row)}" for row in rows]
     return "\n".join(["distance", *said]) if said else ""

@@ -1,4 +1,4 @@
-"""Which runs say the numbers of DCT's tables and text; its workers are stages of a model here."""
+"""Map published cells of DCT to measures on our runs; its workers are stages of a model here."""
 
 import re
 from typing import Any
@@ -24,12 +24,12 @@ SCHEMES = {
     claims.TABLE8: claims.GRADIENT,
 }
 ENDED = {"test_loss": "loss", "test_accuracy": "accuracy", "train_loss": TRAIN_LOSS, "bleu": "bleu"}
-PERCENT = {"accuracy": 100.0}  # of what runs count as a share
+PERCENT = {"accuracy": 100.0}  # factor for metrics that runs record as a share
 RELATIVE = ("test_loss", "bleu")
 
 
 def cells(rows: list[Any]) -> list[MeasuredCell]:
-    """Cells of the tables, with each quality over the uncompressed one, and of `MEASURES`."""
+    """Return measures for the tables' cells, for qualities over dense, and for `MEASURES`."""
     found: list[MeasuredCell] = []
     for row in map(_with_workers, rows):
         if row.id in SCHEMES and row.metric in ENDED:
@@ -42,13 +42,13 @@ def cells(rows: list[Any]) -> list[MeasuredCell]:
 
 
 def _with_workers(row: Any) -> Any:
-    """Append the number of workers to the method, where the paper has several."""
+    """Append the number of workers to the row's method if the paper has several."""
     several = row.id in SCHEMES and row.workers not in ("", "1")
     return row._replace(method=f"{row.method}, {row.workers} workers") if several else row
 
 
 def notes(row: Any, rows: pd.DataFrame, found: Number) -> list[str]:
-    """Differences of these runs from the paper's."""
+    """Return a note if the model has other stages than the paper has workers, else []."""
     stages = {told.get("parallel.stages", 1) for told in rows.conditions}
     if row.id not in SCHEMES or row.workers in ("", "1") or float(row.workers) in stages:
         return []
@@ -88,7 +88,7 @@ def _method(experiment: str, density: float) -> str:
 
 
 def _group(runs: Runs, row: Any) -> Group:
-    """Uncompressed runs of table 6 are table 1's; table 8 is of other stages than published."""
+    """Return a row's runs; table 6 needs table 1's too, table 8 has other stages than published."""
     experiments = (claims.TABLE6, claims.TABLE1) if row.id == claims.TABLE6 else (row.id,)
     if row.id == claims.TABLE8 or row.workers in ("", "1"):
         return runs.of(*experiments)
@@ -120,7 +120,7 @@ def _of_table_5(row: Any) -> Measure:
 
 
 def _saved(experiment: str, method: str, under: str = "", sign: int = -1) -> Measure:
-    """Percent of a step's time that `method` saves; sign 1: that it takes more."""
+    """Return a measure of the percent of step time that `method` saves; sign 1: that it adds."""
 
     def measure(runs: Runs) -> Number:
         cut = {} if experiment == production.LIFESPAN else production.PIPELINE
@@ -134,7 +134,7 @@ def _saved(experiment: str, method: str, under: str = "", sign: int = -1) -> Mea
 def _worse(
     experiment: str, method: str, base: str, metric: str = "loss", sign: int = 1, **cut: int
 ) -> Measure:
-    """Percent that a quality of `method` is above that of `base`; sign -1: below."""
+    """Return a measure of the percent that `method` is above `base`; sign -1: below it."""
     return lambda runs: _percent(_over(runs.of(experiment, **cut), method, base, metric), sign)
 
 
@@ -145,7 +145,7 @@ def _percent(found: Number, sign: int) -> Number:
 
 
 def _most_off(experiment: str, methods: list[str]) -> Measure:
-    """The largest change of the loss of any, in percent, either way."""
+    """Return a measure of the largest change of loss among `methods`, in percent, unsigned."""
 
     def measure(runs: Runs) -> Number:
         group = runs.of(experiment)
@@ -165,7 +165,7 @@ def _alone(value: float) -> Number:
 
 
 def _less_sent(runs: Runs) -> Number:
-    """Factor by which activations at 95 % reduce what is sent."""
+    """Return the factor by which 95 % sparse activations reduce the bytes sent."""
     group = runs.of(production.ACTIVATIONS, **production.PIPELINE)
     return _alone(group.ratio("volume_ratio", group.dense, production.CUT_95).mean)
 

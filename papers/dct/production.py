@@ -1,9 +1,9 @@
-"""What DCT (Gupta et al., 2021) says of its production model: figure 8, table 5 and the hybrid.
+"""Decide DCT's claims on its production model: figure 8, table 5 and the hybrid.
 
-Model, data and cluster are not published. Figure 8 is of asynchronous trainers with a parameter
-server, whose card, cores and batch the paper tells; table 5 and the hybrid are of pipelines that
-are in step, as a trainer of the server has no stages here. Time is that of a step, pair by pair
-over that without compression; sparsity is what was sent, not what was asked for.
+Model, data and cluster are not published. Figure 8 has asynchronous trainers with a parameter
+server; the paper gives their card, cores and batch. Table 5 and the hybrid are synchronous
+pipelines, as the server's trainers have no stages here. Times are those of a step over one without
+compression, pair by pair. Sparsity is the one sent, not the one asked for.
 """
 
 import pandas as pd
@@ -25,9 +25,9 @@ from harness.reporting.claims.changes import MethodPair, Pairs
 from harness.reporting.claims.rules import Rule
 from papers.dct.thresholds import sparse
 
-TIME = 0.03  # of a step's time, less than which is no gain and no loss
-OFF = 1.5  # times the density asked for, beyond which a run is not of that sparsity
-LIFESPAN, SPARSITY = "dct_fig8a", "dct_fig8c"  # with the losses of 8b and 8d
+TIME = 0.03  # relative change of a step's time below which it is no gain or loss
+OFF = 1.5  # density sent over that asked for, above which a run is not of that sparsity
+LIFESPAN, SPARSITY = "dct_fig8a", "dct_fig8c"  # also for the losses of 8b and 8d
 ACTIVATIONS, HYBRID = "dct_table5", "dct_hybrid"
 PUSHED = "dct_hogwild"
 L1, L1000, L10000 = f"{PUSHED}_lifespan=1", PUSHED, f"{PUSHED}_lifespan=10000"
@@ -36,7 +36,7 @@ PARTITION_1000 = f"{PUSHED}_selection=partition"
 LONGEST = 10_000  # steps
 LIFESPANS = {"L 1": L1, "L 1000": L1000}
 ASKED = {f"{PUSHED}_{d:g}": d for d in (0.25, 0.1, 0.02, 0.01, 0.005)} | {PUSHED: 0.05}  # density
-BEND = 0.05  # density from which on the gain is flat, as published
+BEND = 0.05  # density below which the gain is flat, as published
 CUT_90, CUT_95 = "dct_mp_0.1", "dct_mp_0.05"
 UP_TO_90 = {"75 %": "dct_mp_0.25", "90 %": CUT_90}
 TOGETHER, ALONE = "dct_hybrid", (CUT_90, "dct_dp_0.01")
@@ -44,7 +44,7 @@ PIPELINE = {"parallel._target_": "harness.config.parallel.Pipeline"}  # where ac
 
 
 def of_dense(experiment: str, methods: dict[str, str], metric: str = "loss") -> Pairs:
-    """Pairs of each of `methods`, by its label, with no compression."""
+    """Return a function that pairs each of `methods`, by label, with no compression."""
 
     def pairs(runs: Runs) -> list[MethodPair]:
         group = runs.of(experiment)
@@ -56,7 +56,7 @@ def of_dense(experiment: str, methods: dict[str, str], metric: str = "loss") -> 
 
 
 def of_sparsities(methods: dict[str, float], metric: str = "loss") -> Pairs:
-    """Pairs of each of `methods` of figure 8d, with no compression, by the sparsity realised."""
+    """Return a function that pairs figure 8d's `methods` with dense, labelled by sparsity sent."""
 
     def pairs(runs: Runs) -> list[MethodPair]:
         group = runs.of(SPARSITY)
@@ -71,7 +71,7 @@ def of_sparsities(methods: dict[str, float], metric: str = "loss") -> Pairs:
 
 
 def takes(experiment: str, method: str, published: float, **conditions: str) -> Rule:
-    """A step takes `published` times one without compression: on that side, and as far."""
+    """Return the rule that a step takes `published` times a dense one, and surely on that side."""
 
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment, **conditions)
@@ -88,7 +88,7 @@ def takes(experiment: str, method: str, published: float, **conditions: str) -> 
 
 
 def no_more(experiment: str, method: str, under: str, **conditions: str) -> Rule:
-    """A step of `method` takes as long as one of `under`."""
+    """Return the rule that a step of `method` takes as long as one of `under`, within `TIME`."""
 
     def decide(runs: Runs) -> Found:
         group = runs.of(experiment, **conditions)
@@ -100,12 +100,12 @@ def no_more(experiment: str, method: str, under: str, **conditions: str) -> Rule
 
 
 def time(group: Group, method: str, under: str = "") -> Ratio:
-    """Time of a step of `method` over that of `under`, without compression if it is not told."""
+    """Return the step time of `method` over that of `under`, by default no compression."""
     return group.ratio("iteration_s", method, under or group.dense)
 
 
 def no_more_at_10000(runs: Runs) -> Found:
-    """Against a life-span of 1000."""
+    """Decide whether L = 10000 is as fast as L = 1000; `NotDecidable` if runs are too short."""
     steps = runs.of(LIFESPAN).rows(L1000, L10000).steps.min()
     if steps <= LONGEST:
         raise NotDecidable(
@@ -115,7 +115,7 @@ def no_more_at_10000(runs: Runs) -> Found:
 
 
 def little_without_sorts(runs: Runs) -> Found:
-    """Test that longer life-spans save little where a threshold is found by partition."""
+    """Decide whether life-spans save less than half as much with partition as with sorts."""
     group = runs.of(LIFESPAN)
     found, sorts = time(group, PARTITION_1, PARTITION_1000), time(group, L1, L1000)
     half = 1 + (sorts.mean - 1) / 2
@@ -124,12 +124,12 @@ def little_without_sorts(runs: Runs) -> Found:
 
 
 def realised(group: Group, *methods: str) -> dict[str, float]:
-    """Mean share of the entries that were sent, by method."""
+    """Return the mean share of entries that were sent, by method."""
     return group.mean("density", *methods)
 
 
 def grows_with_sparsity(runs: Runs) -> Found:
-    """Each is faster than the one before, up to where it is said to be flat."""
+    """Decide whether sparser methods are faster, down to `BEND`; `NotDecidable` with under two."""
     group, dense = runs.of(SPARSITY), [m for m, sent in _by_density(runs) if sent >= BEND]
     if len(dense) < 2:
         raise NotDecidable(f"fewer than two methods sent {100 * BEND:g} % or more")
@@ -139,7 +139,7 @@ def grows_with_sparsity(runs: Runs) -> Found:
 
 
 def flat_beyond_95(runs: Runs) -> Found:
-    """Claim: of methods that sent least, the sparsest gains no more than the densest."""
+    """Decide whether methods beyond 95 % are equally fast; `NotDecidable` with under two."""
     group, few = runs.of(SPARSITY), [m for m, sent in _by_density(runs) if sent <= OFF * BEND]
     if len(few) < 2:
         raise NotDecidable(f"fewer than two methods sent {100 * OFF * BEND:g} % or less")
@@ -150,7 +150,7 @@ def flat_beyond_95(runs: Runs) -> Found:
 
 
 def _by_density(runs: Runs) -> list[tuple[str, float]]:
-    """Methods of figure 8c with what they sent, those that sent most first."""
+    """Return figure 8c's methods with the density they sent, largest first."""
     sent = realised(runs.of(SPARSITY), *ASKED)
     return sorted(sent.items(), key=lambda each: -each[1])
 
@@ -162,7 +162,7 @@ def _sent(runs: Runs, times: dict[str, Ratio]) -> str:
 
 
 def more_than_alone(runs: Runs) -> Found:
-    """Test that both compressions together save more than either alone."""
+    """Decide whether both compressions together save more time than either alone."""
     group = runs.of(HYBRID, **PIPELINE)
     found = {method: time(group, method) for method in (*ALONE, TOGETHER)}
     less = [below(time(group, TOGETHER, alone), 1 - TIME) for alone in ALONE]
@@ -170,7 +170,7 @@ def more_than_alone(runs: Runs) -> Found:
 
 
 def twenty_times_less(runs: Runs) -> Found:
-    """Bytes of activations and their gradients at 95 %, masks included."""
+    """Decide whether 95 % sparse activations send about 20 times fewer bytes, masks included."""
     group = runs.of(ACTIVATIONS, **PIPELINE)
     found = group.ratio("volume_ratio", group.dense, CUT_95).mean
     told = f"{found:.3g} times less"
@@ -183,7 +183,7 @@ def _said(times: dict[str, Ratio]) -> str:
 
 
 def _parts(group: Group, *methods: str) -> str:
-    """Say how a step's time splits into parts, without compression too."""
+    """Describe the parts of a step's time, also of one without compression."""
     rows: pd.DataFrame = group.rows(group.dense, *methods)
     names = ["compute_s", "compress_s", "exposed_s"]
     parts = rows.groupby("method")[names].mean()

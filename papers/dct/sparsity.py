@@ -1,6 +1,6 @@
-"""What sparsity and the life-span of thresholds do: to the loss, to a step's time, to what is sent.
+"""Compute the effect of sparsity and threshold life-spans on loss, step time and density sent.
 
-Pure functions of tables of `harness.reporting.analysis.load` and of what the runs were told.
+Pure functions of tables of `harness.reporting.analysis.load` and of the runs' settings.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from harness.reporting.analysis.load import PAIR
 from harness.reporting.analysis.statistics import Interval, interval
 
 SWEPT = ("density", "lifespan")
-SCALES = {"accuracy": 100, "test_accuracy": 100}  # of a share, as points
+SCALES = {"accuracy": 100, "test_accuracy": 100}  # from a share to points
 PARTS = ("compute_s", "compress_s", "exposed_s", "iteration_s")  # of a step
 
 
@@ -25,8 +25,8 @@ class RequestedSparsity(NamedTuple):
 
     method: str
     family: str  # the method without these numbers
-    density: float  # of activations where these are compressed, else of gradients; nan: it varies
-    lifespan: float  # steps between two thresholds; nan where there are none
+    density: float  # of activations if compressed, else of gradients; nan if it varies
+    lifespan: float  # steps between two thresholds; nan without thresholds
 
 
 def asked(method: str, config: dict[str, Any]) -> RequestedSparsity:
@@ -43,7 +43,7 @@ def asked(method: str, config: dict[str, Any]) -> RequestedSparsity:
 
 
 def sent(steps: pd.DataFrame) -> float:
-    """Mean share of activations that crossed cuts; without cuts, of gradient entries sent."""
+    """Return the mean share of activations sent at cuts; without cuts, of gradient entries."""
     crossed = steps.achieved_activation_density
     found = crossed if crossed.notna().any() else timeseries.sent_density(steps)
     return float(found.mean())
@@ -55,16 +55,16 @@ def vary(table: pd.DataFrame, column: str, least: int) -> bool:
 
 
 def baseline(table: pd.DataFrame, preferred: str) -> str | None:
-    """The method that nothing is left out by: `preferred`, else the first with a density of 1."""
+    """Return `preferred` if it is in `table`, else the first method of density 1, else None."""
     whole = table[table.density == 1].method
     return preferred if preferred in set(table.method) else next(iter(whole), None)
 
 
 def changes(evaluations: pd.DataFrame, metric: str, base: str | None) -> pd.DataFrame:
-    """method, value, low, high: the last value of `metric`, against `base`'s of the same seed.
+    """Return the last value of `metric` by method, against `base`'s of the same seed.
 
-    As `unit` says; without `base` the value itself. `evaluations` has the columns method, seed and
-    network_seed beside those of evaluations.csv.
+    The columns are method, value, low, high; `unit` says their unit. Without `base` the value is
+    absolute. `evaluations` has the columns of evaluations.csv and method, seed, network_seed.
     """
     rows = evaluations[evaluations.metric == metric].sort_values("step")
     last = rows.drop_duplicates(["method", *PAIR], keep="last").set_index(PAIR)
@@ -79,7 +79,7 @@ def changes(evaluations: pd.DataFrame, metric: str, base: str | None) -> pd.Data
 
 
 def unit(metric: str, base: str | None) -> str:
-    """Axis label for the values of `changes`."""
+    """Return the axis label for the values of `changes`."""
     said = metric.replace("_", " ")
     if base is None:
         return said
@@ -88,9 +88,10 @@ def unit(metric: str, base: str | None) -> str:
 
 
 def times(measured: pd.DataFrame, base: str | None) -> pd.DataFrame:
-    """method, parts of a step and iteration_s with its interval, and change: over `base`'s, less 1.
+    """Return each method's mean parts of a step, iteration_s with its interval, and change.
 
-    `measured` has one `metrics.RunMetrics` per row; change is the mean over seeds.
+    Change is the ratio to `base`'s step less 1, mean over seeds. `measured` has one
+    `metrics.RunMetrics` per row.
     """
     own = measured[measured.method == base].set_index(PAIR).iteration_s
     pairs = pd.MultiIndex.from_frame(measured[PAIR])
@@ -105,9 +106,9 @@ def times(measured: pd.DataFrame, base: str | None) -> pd.DataFrame:
 
 
 def by_seed(tables: Mapping[tuple[int, int], pd.DataFrame], column: str, most: int) -> pd.DataFrame:
-    """`column` of steps.csv, its mean over workers: a row for each step, a column for each seed.
+    """Average `column` of steps.csv over workers: a row for each step, a column for each seed.
 
-    Of more than `most` steps the means of that many stretches, each at its last step.
+    More than `most` steps become as many means of stretches, each at its last step.
     """
     means = {
         seed: table.dropna(subset=column).groupby("step")[column].mean()
@@ -120,12 +121,12 @@ def by_seed(tables: Mapping[tuple[int, int], pd.DataFrame], column: str, most: i
 
 
 def over_seeds(found: pd.DataFrame) -> pd.DataFrame:
-    """step, value, low, high of a table of `by_seed`."""
+    """Return step, value, low, high: the mean and interval over seeds of a table of `by_seed`."""
     rows = [interval(row) for _, row in found.iterrows()]
     table = pd.DataFrame(rows, columns=["value", *Interval._fields[1:]])
     return table.assign(step=found.index.to_numpy())[["step", *table]]
 
 
 def percent_over(found: pd.DataFrame, base: pd.DataFrame) -> pd.DataFrame:
-    """Percent by which a table of `by_seed` is above another, seed by seed."""
+    """Return by how many percent a table of `by_seed` is above another, seed by seed."""
     return 100 * (found / base - 1)[found.columns.intersection(base.columns)]

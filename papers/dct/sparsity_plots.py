@@ -1,4 +1,4 @@
-"""Figures against sparsity and against the life-span of thresholds."""
+"""Plot loss, step time and quality against sparsity and the life-span of thresholds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,16 +17,16 @@ PARTS = {
     "compress_s": ("compress", ORANGE),
     "exposed_s": ("exposed communication", BLUE),
 }
-EVERY = 4  # points have a marker, of each line others: equal lines do not hide
-Tables = Mapping[str, pd.DataFrame]  # by what sets them apart
+EVERY = 4  # points have a marker, shifted for each line so that equal lines show
+Tables = Mapping[str, pd.DataFrame]  # by method or setting
 
 
 @mpl.rc_context(LOOK)
 def step_times(times: pd.DataFrame, label: str, base: str | None, title: str = "") -> Figure:
-    """Bars of a step's parts in the order of `times`, which has `place`, what a bar is of.
+    """Draw a step's parts as stacked bars in the order of `times`, labelled by column `place`.
 
-    `times` is a table of `harness.reporting.analysis.sparsity.times`; `label` says what the places
-    are.
+    `times` is a table of `papers.dct.sparsity.times`; `label` names the axis of places. Raise
+    `NothingToDraw` without numbers.
     """
     shown = times.dropna(subset=["iteration_s"])
     if shown.empty:
@@ -59,9 +59,9 @@ def step_times(times: pd.DataFrame, label: str, base: str | None, title: str = "
 
 @mpl.rc_context(LOOK)
 def losses(own: Tables, against: Tables, base: str | None, title: str = "") -> Figure:
-    """Training loss over steps, and beneath it, where there are any, percent over `base`'s.
+    """Draw the training loss over steps and, if `against` has any, percent over `base`'s below.
 
-    The tables, by method, have step, value, low, high.
+    Both have a table by method with columns step, value, low, high.
     """
     if all(table.value.isna().all() for table in own.values()):
         raise NothingToDraw("no method has a number for loss")
@@ -86,9 +86,9 @@ def losses(own: Tables, against: Tables, base: str | None, title: str = "") -> F
 
 @mpl.rc_context(LOOK)
 def quality_sparsity(metrics: Mapping[str, Tables], title: str = "") -> Figure:
-    """A row of panels for each metric, a panel for each setting, a line for each family.
+    """Draw a row of panels for each metric, a panel for each setting, a line for each family.
 
-    The tables have family, density, value, low, high; `metrics` are by the label of their axis.
+    `metrics` has tables by axis label and setting, with family, density, value, low, high.
     """
     found = {label: {at: rows for at, rows in tables.items() if len(rows)}
              for label, tables in metrics.items()}  # fmt: skip
@@ -120,7 +120,7 @@ def quality_sparsity(metrics: Mapping[str, Tables], title: str = "") -> Figure:
 
 
 def _line(axes: Axes, rows: pd.DataFrame, densities: list[float], look: dict[str, Any]) -> Any:
-    """Values at the places of their densities, with their intervals."""
+    """Draw values at the places of their densities, with error bars; return the artist."""
     rows = rows.sort_values("density", ascending=False)
     places = [densities.index(density) for density in rows.density]
     below, above = ((rows.value - rows.low).fillna(0), (rows.high - rows.value).fillna(0))

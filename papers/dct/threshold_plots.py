@@ -1,4 +1,4 @@
-"""Figures of thresholds over steps, and of what share reaches them."""
+"""Plot thresholds over steps, and the share of values that is sent."""
 
 from collections.abc import Mapping
 from math import log10
@@ -15,26 +15,26 @@ from harness.reporting.figures.styles import COLORS, MARKERS, Style, of_line, st
 from harness.reporting.figures.theme import LOOK, NothingToDraw, legend_of, logarithmic, sheet
 
 PANEL_IN, FRAME_IN = 2.7, 1.4
-WIDE = 8  # thresholds that differ by this factor are on a logarithmic axis
-ROOM = 1.8  # times, above and below what is on a logarithmic axis
+WIDE = 8  # thresholds that differ by more than this factor get a logarithmic axis
+ROOM = 1.8  # factor above and below the values on a logarithmic axis
 MARKS = 0.11  # of a line's length between two markers
 DOTTED = (0, (1, 1.2))
-OCTAVE = 6  # densities of a decade that look unlike
-LEAST_DENSITY = 1e-12  # that has a colour of its own
+OCTAVE = 6  # densities of a decade with styles of their own
+LEAST_DENSITY = 1e-12  # smallest density with a colour of its own
 KINDS: tuple[Any, ...] = ("-", DOTTED)
 
 
 def of_density(density: float) -> Style:
-    """Return the style for thresholds that keep `density`: solid, coloured by its logarithm."""
+    """Return the style of lines for `density`: solid, coloured by its logarithm."""
     place = round(OCTAVE * log10(1 / max(density, LEAST_DENSITY)))
     return Style(COLORS[place % len(COLORS)], MARKERS[place % len(MARKERS)])
 
 
 @mpl.rc_context(LOOK)
 def thresholds(lines: pd.DataFrame, label: str, title: str = "") -> Figure:
-    """A panel for each layer, a line for each density and, where `lines` have it, each kind.
+    """Draw a panel for each layer, a line for each density and, if `lines` has it, kind.
 
-    `lines` has of, density, step, value, low, high; of kinds the second is dotted.
+    `lines` has columns of, density, step, value, low, high; the second kind is dotted.
     """
     if lines.empty or not (lines.value > 0).any():
         raise NothingToDraw("nothing that a watch saw has a threshold above 0")
@@ -64,9 +64,9 @@ def thresholds(lines: pd.DataFrame, label: str, title: str = "") -> Figure:
 def achieved_density(
     shares: Mapping[str, pd.DataFrame], asked: Mapping[str, float], what: str, title: str = ""
 ) -> Figure:
-    """Plot the share of `what` that each method sent over the steps, beside the `asked` one.
+    """Draw the share of `what` that each method sent over the steps, beside the `asked` one.
 
-    `shares` has step, value, low, high by method.
+    `shares` has a table by method with columns step, value, low, high.
     """
     most_first = sorted(shares, key=lambda method: -asked[method])
     known = {name: shares[name] for name in most_first if shares[name].value.notna().any()}
@@ -96,7 +96,7 @@ def achieved_density(
 def _line(
     axes: Axes, table: pd.DataFrame, style: Style, label: str | None = None, place: int = 0
 ) -> None:
-    """Lines of different `place` have their markers at different steps, lest equal ones hide."""
+    """Draw a line and its interval; `place` shifts its markers, so that equal lines show."""
     every = (place % 4 * MARKS / 4, MARKS)
     look = of_line(style) | {"markersize": 4.5, "linewidth": 1.3, "markevery": every}
     axes.plot(table.step, table.value, label=label, **look)
@@ -109,9 +109,7 @@ def _line(
 def _scale(axes: Axes, values: pd.Series) -> None:
     if values.max() > WIDE * values.min():
         logarithmic(axes.yaxis, float(values.min()), float(values.max()))
-        axes.set_ylim(
-            values.min() / ROOM, values.max() * ROOM
-        )  # whatever an interval comes down to
+        axes.set_ylim(values.min() / ROOM, values.max() * ROOM)  # even if an interval reaches below
     else:
         axes.set_ylim(bottom=0)
 

@@ -1,7 +1,6 @@
-"""What DCT (Gupta et al., 2021) shows of thresholds and activations: figures 2, 5 and 6.
+"""Decide DCT's claims on thresholds and activations: figures 2, 5 and 6.
 
-By what a watch saw, watched.csv and histograms.csv. The first tenth of a run is its start, the last
-tenth its end.
+They use watched.csv and histograms.csv; a run's first and last tenth are its start and end.
 """
 
 import numpy as np
@@ -25,25 +24,25 @@ from harness.reporting.claims.base import (
 from papers.dct import watched
 
 TENTH = 0.1  # of a run
-GROWS = 1.2  # times from one sparsity to the next, at least
-DEVIATION = 0.26  # published: the most that a threshold is off its running mean at 95 %
-DRIFTS = 1 / 1.2  # times what it was, or less
-FEWEST = 50  # watched steps of which a running mean says something
+GROWS = 1.2  # least ratio of a sparsity's threshold to that of the one before
+DEVIATION = 0.26  # published: largest deviation from the running mean at 95 %
+DRIFTS = 1 / 1.2  # largest ratio of end to start
+FEWEST = 50  # watched steps that a running mean needs
 GRADIENT, CUTS, LAPLACE = "dct_fig2", "dct_fig5", "dct_table6"
 PUSHED = "dct_dp_{0:g}_lifespan=1_whole=embedding.weight"
 OF_GRADIENT = (0.5, 0.25, 0.1, 0.05, 0.02)  # densities of figure 2
-WITHOUT = "dct_mp_1"  # all but zeros crosses cuts
+WITHOUT = "dct_mp_1"  # everything but zeros crosses the cuts
 DENSITIES = (0.25, 0.1, 0.05)
 DRIFTING = "dct_mp_laplace_0.25"
 
 
 def sparse(density: float) -> str:
-    """`95 %`, as the paper says it."""
+    """Format a density as the paper's sparsity, such as `95 %`."""
     return f"{100 * (1 - density):g} %"
 
 
 def grows_with_sparsity(runs: Runs) -> Found:
-    """Mean over the steps of the threshold that DCT-DP uses, from one sparsity to the next."""
+    """Decide whether DCT-DP's mean threshold grows by `GROWS` from each sparsity to the next."""
     means = pd.DataFrame(
         {d: {pair: table.threshold.mean() for pair, table in _of_gradient(runs, d).items()}
          for d in OF_GRADIENT}
@@ -55,7 +54,10 @@ def grows_with_sparsity(runs: Runs) -> Found:
 
 
 def deviation(runs: Runs) -> Ratio:
-    """The most that DCT-DP's threshold at 95 % is off its mean over the tenth before."""
+    """Return by how many percent DCT-DP's threshold at 95 % is off its running mean at most.
+
+    The mean is over a tenth of a run. Raise `NotDecidable` below `FEWEST` watched steps.
+    """
     tables = _of_gradient(runs, 0.05).values()
     seen = min(table.step.nunique() for table in tables)
     if seen < FEWEST:
@@ -64,14 +66,14 @@ def deviation(runs: Runs) -> Ratio:
 
 
 def varies_little(runs: Runs) -> Found:
-    """Test that thresholds vary little after the start."""
+    """Decide whether `deviation` is within `rules.FACTOR` of the published `DEVIATION`."""
     found, limit = deviation(runs), 100 * rules.FACTOR * DEVIATION
     told = f"{spoken(found)} % at most after the start; little is up to {limit:g} %"
     return Found(below(found, limit), told, "a batch here is one of few of the model's training")
 
 
 def _of_gradient(runs: Runs, density: float) -> dict[tuple[int, ...], pd.DataFrame]:
-    """Return by pair what a watch saw at `density` in runs that send that much of gradients."""
+    """Return the watched rows at `density`, by pair, of runs that send that much of gradients."""
     method = PUSHED.format(density)
     rows = runs.of(GRADIENT).rows(method)
     pairs = rows[load.PAIR].itertuples(index=False, name=None)
@@ -89,9 +91,9 @@ def _off_running_mean(rows: pd.DataFrame) -> float:
 
 
 def falls_faster(runs: Runs) -> Found:
-    """End over start of a threshold at the cuts, with it in use over that where all crosses.
+    """Decide whether thresholds at cuts fall faster, end over start, in use than where all crosses.
 
-    Where it ends at 0 without being used, as more activations than that are 0, nothing is told.
+    Skip a density whose unused threshold ends at 0. Raise `NotDecidable` if none is left.
     """
     group, found = runs.of(CUTS), {}
     for density in DENSITIES:
@@ -112,22 +114,22 @@ def falls_faster(runs: Runs) -> Found:
 
 
 def _at_cuts(path: str, density: float) -> pd.Series:
-    """The threshold over the steps, mean over cuts."""
+    """Return a run's threshold at `density` by step, mean over cuts."""
     rows = load.watched(path)
     rows = rows[watched.is_cut(rows) & np.isclose(rows.density, density)]
     return rows.groupby("step").threshold.mean()
 
 
 def _ends(values: pd.Series) -> tuple[float, float]:
-    """Means of the first tenth and of the last; nan of nothing."""
+    """Return the means of the first and last tenth; nan if `values` is empty."""
     tenth = max(1, round(TENTH * len(values)))
     return float(values.iloc[:tenth].mean()), float(values.iloc[-tenth:].mean())
 
 
 def fits_better(runs: Runs) -> Found:
-    """Total variation between all activations and a Laplace fit, over that of a Gaussian fit.
+    """Decide whether a Laplace fit is nearer to all activations than a Gaussian fit.
 
-    At the last step of which a histogram is kept, mean over cuts; the paper's is of step 10,000.
+    Distance: total variation at the last step with a histogram (paper: 10,000), mean over cuts.
     """
     group = runs.of(CUTS)
     bins = [load.histograms(path) for path in group.rows(WITHOUT).path]
@@ -146,15 +148,15 @@ def fits_better(runs: Runs) -> Found:
 
 
 def _distance(bins: pd.DataFrame, model: str) -> float:
-    """Distance of a run's activations from a fit of `model`, mean over cuts."""
+    """Return the distance of a run's activations from a fit of `model`, mean over cuts."""
     fits = [fit for _, rows in bins.groupby(["rank", "of"]) for fit in watched.fits(rows)]
     return float(np.mean([fit.distance for fit in fits if fit.model == model]))
 
 
 def achieved_density(runs: Runs) -> tuple[pd.Series, pd.Series]:
-    """Percent of activations over the Laplace threshold that 25 % should reach: start and end.
+    """Return for each run the percent of activations above the 25 % threshold: start and end.
 
-    Of each run.
+    The threshold is from a Laplace fit.
     """
     steps = runs.of(LAPLACE, parallel__stages=2).steps(DRIFTING)[DRIFTING]
     shares = [each.groupby("step").achieved_activation_density.mean() for each in steps]
@@ -165,7 +167,7 @@ def achieved_density(runs: Runs) -> tuple[pd.Series, pd.Series]:
 
 
 def occupancy_drifts(runs: Runs) -> Found:
-    """Over the steps."""
+    """Decide whether the share above the Laplace threshold drifts by `DRIFTS`, to below 25 %."""
     start, end = achieved_density(runs)
     told = f"{spoken(Group.spread(start))} % at the start, {spoken(Group.spread(end))} % at the end"
     reason = f"drifting is by {1 / DRIFTS:g} times at least, below 25 %"

@@ -1,4 +1,4 @@
-"""Figures of what a watch saw: thresholds of gradients and activations, and their histograms."""
+"""Draw a watch's records: thresholds of gradients and activations, and their histograms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ MEANS = "Means over seeds with 95 % intervals shaded"
 
 
 def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
-    """Drawings for which runs have records, by file name."""
+    """Return the drawings for which runs have records, by file name."""
     rows, bins = _all(comparison, load.watched), _all(comparison, load.histograms)
     found: dict[str, Drawing] = {}
     if len(rows):
@@ -72,7 +72,7 @@ def _histograms(bins: pd.DataFrame, title: str) -> Drawing:
 
 
 def _all(comparison: Comparison, read: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
-    """A table of all runs of `comparison`."""
+    """Return the tables that `read` finds in all runs of `comparison` as one."""
     found = []
     runs: Any = comparison.runs.itertuples()
     for run in runs:
@@ -84,12 +84,12 @@ def _all(comparison: Comparison, read: Callable[[str], pd.DataFrame]) -> pd.Data
 
 
 def _sent(config: dict[str, Any]) -> float:
-    """Density of gradients that a controller of one density asks for; 1 of any other."""
+    """Return the gradient density that the controller asks for; 1 if it has no single one."""
     return float((config.get("controller") or {}).get("density", 1.0))
 
 
 def _kept(config: dict[str, Any]) -> float:
-    """Density of the activations that cross; 1 where all do, nan of a scheme that sends others."""
+    """Return the density of activations that cross cuts: 1 if all do, nan for other schemes."""
     activations = config.get("activations") or {}
     if activations and not keeps_largest(str(activations.get("_target_"))):
         return float("nan")
@@ -97,5 +97,5 @@ def _kept(config: dict[str, Any]) -> float:
 
 
 def _whole(rows: pd.DataFrame) -> str:
-    """The method that leaves no activations out, else the first."""
+    """Return the first method, by name, that keeps all activations, else the first of all."""
     return str(min(rows.method[rows.kept == 1], default=min(rows.method)))

@@ -1,7 +1,6 @@
-"""What a watch saw in several runs: thresholds over the steps, and activations at some of them.
+"""Summarise a watch's records of several runs: thresholds over steps, and activations.
 
-Pure functions of watched.csv and histograms.csv. A run that keeps all activations, if only their
-zeros do not cross, is one where all are sent.
+Pure functions of watched.csv and histograms.csv. Dropping only zeros counts as sending all.
 """
 
 import math
@@ -14,17 +13,17 @@ import pandas as pd
 from harness.reporting.analysis.statistics import Interval, interval
 
 WITHOUT, WITH = "all are sent", "only these are sent"
-MOST_POINTS = 150  # of a line: of more steps as many are drawn, evenly spaced
+MOST_POINTS = 150  # most points of a line, evenly spaced
 
 
 class Saw(NamedTuple):
-    """A table of a watch, and the run that it is of."""
+    """A table of a watch, with the method, seed and densities of its run."""
 
     method: str
     seed: int
-    kept: float  # density of what crosses cuts; 1 where all does
+    kept: float  # density of activations that cross cuts; 1 if all do
     table: pd.DataFrame
-    sent: float = 1.0  # density of gradients that was asked for; 1 where it was not one number
+    sent: float = 1.0  # density of gradients asked for; 1 if it was not one number
 
 
 class Fit(NamedTuple):
@@ -37,7 +36,7 @@ class Fit(NamedTuple):
 
 
 def together(seen: Iterable[Saw]) -> pd.DataFrame:
-    """Rows of all tables, with the columns method, seed, kept and sent of their runs."""
+    """Return the rows of all tables, with the columns method, seed, kept and sent of their runs."""
     tables = [
         saw.table.assign(method=saw.method, seed=saw.seed, kept=saw.kept, sent=saw.sent)
         for saw in seen
@@ -46,14 +45,14 @@ def together(seen: Iterable[Saw]) -> pd.DataFrame:
 
 
 def is_cut(rows: pd.DataFrame) -> pd.Series:
-    """Mask of the rows about activations, not about a parameter's gradient."""
+    """Return a mask of the rows about activations, not about a parameter's gradient."""
     return rows.of.str.fullmatch(r"cut\d+")
 
 
 def of_gradients(rows: pd.DataFrame, whole: str) -> pd.DataFrame:
-    """`rows` of gradients at the density that is sent of them; of one method for each density.
+    """Return the gradient rows at the density in use, from one method for each density.
 
-    Where all of them are sent, of method `whole` at all densities.
+    If no run compresses gradients, return all densities of method `whole`.
     """
     rows = rows[~is_cut(rows)]
     used = rows[np.isclose(rows.density, rows.sent) & (rows.sent < 1)]
@@ -63,9 +62,9 @@ def of_gradients(rows: pd.DataFrame, whole: str) -> pd.DataFrame:
 
 
 def with_and_without(rows: pd.DataFrame) -> pd.DataFrame:
-    """`lines` of activations, of two kinds: at density d in runs that keep d of them, and all.
+    """Return `lines` of activations, of two kinds: with the threshold in use, and without.
 
-    The same threshold where it is used and where nothing is left out.
+    In use means density d in a run that keeps d; without means that all activations are sent.
     """
     rows = rows[is_cut(rows)]
     used = rows[np.isclose(rows.density, rows.kept) & (rows.kept < 1)]
@@ -87,7 +86,7 @@ def lines(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of at most `MOST_POINTS` steps."""
+    """Return the rows of at most `MOST_POINTS` steps, evenly spaced."""
     steps = np.sort(rows.step.unique())
     if len(steps) <= MOST_POINTS:
         return rows
@@ -96,7 +95,7 @@ def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def fits(bins: pd.DataFrame) -> list[Fit]:
-    """A Laplace and a normal distribution for the `bins` of one histogram, by their moments."""
+    """Fit a Laplace and a normal distribution to one histogram's `bins` by their moments."""
     center, deviation = float(bins["mean"].iloc[0]), float(bins.deviation.iloc[0])
     entries = bins.entries.to_numpy(float)
     found = []
@@ -108,7 +107,7 @@ def fits(bins: pd.DataFrame) -> list[Fit]:
 
 
 def shares(bins: pd.DataFrame) -> pd.DataFrame:
-    """`bins` of one histogram with columns share, laplace and normal: found, and by the fits."""
+    """Return one histogram's `bins` with columns share (measured), laplace and normal (fitted)."""
     of_fits = {fit.model: _shares(bins, *fit[:3]) for fit in fits(bins)}
     return bins.assign(share=bins.entries / bins.entries.sum(), **of_fits)
 
@@ -119,7 +118,7 @@ def _shares(bins: pd.DataFrame, model: str, center: float, scale: float) -> np.n
 
 
 def below(model: str, x: float, center: float, scale: float) -> float:
-    """P(X < x) of a `laplace` or `normal` distribution; of scale 0 it is all at its center."""
+    """Return P(X < x) of a `laplace` or `normal` distribution; scale 0 puts all at the center."""
     if scale == 0:
         return float(x > center)
     z = (x - center) / scale
@@ -129,7 +128,7 @@ def below(model: str, x: float, center: float, scale: float) -> float:
 
 
 def distances(bins: pd.DataFrame) -> pd.DataFrame:
-    """of, step, model, mean, low, high of `Fit.distance` over the seeds; one method's `bins`."""
+    """Return of, step, model and the mean, low, high of `Fit.distance` over one method's seeds."""
     found = []
     for (of, step), group in bins.groupby(["of", "step"]):
         alone = [fits(each) for _, each in group.groupby(["seed", "rank"])]
