@@ -1,8 +1,8 @@
-"""checkpoint/: all that a run needs to go on after a step; it is there whole, or not there.
+"""Checkpoints: a run's state after a step, in checkpoint/, which is either complete or missing.
 
-model.pt has what every rank has, rank<k>.pt what rank k alone has (rank<k>.<t>.pt: its thread t),
-and manifest.json, written last, the digest of each. A set is written beside the one before, and
-takes its place in the end.
+model.pt has the state common to all ranks, rank<k>.pt that of rank k (rank<k>.<t>.pt: of its thread
+t). manifest.json, written last, has the digest of each. A new checkpoint is written beside the
+previous one, and replaces it at the end.
 """
 
 import hashlib
@@ -27,15 +27,15 @@ from harness.records.run_directory import Events, read_json, write_json
 NAME, PARTIAL, BEFORE = "checkpoint", "checkpoint.partial", "checkpoint.before"
 MANIFEST, MODEL = "manifest.json", "model.pt"
 FILE_NAME = re.compile(r"(model|rank\d+(\.\d+)?)\.pt")
-ZIP_BEGINS = b"PK\x03\x04"  # by this torch.load knows a zip file
-MOST_LEVELS = 1000  # of tuples in tuples: the hash of a deeper one overflows the stack
+ZIP_BEGINS = b"PK\x03\x04"  # torch.load recognizes a zip file by it
+MOST_LEVELS = 1000  # of nested tuples; hashing a deeper one overflows the stack
 MOST_LETTERS = 500
 MOST_NAMED = 3  # parameters in a line
 Files = dict[str, str]  # digest by name
 
 
 class BadCheckpoint(ValueError):
-    """A checkpoint, or a state, that training cannot go on from; its message is one short line."""
+    """A checkpoint or state that training cannot resume from; its message is one short line."""
 
     def __init__(self, message: str) -> None:
         line = "".join(letter if letter.isprintable() else " " for letter in message)
@@ -43,12 +43,12 @@ class BadCheckpoint(ValueError):
 
 
 class NoZipFile(BadCheckpoint):
-    """A file in the format that torch wrote before 1.6, or in none of torch's."""
+    """A file that is not in torch's zip format, for example from before torch 1.6."""
 
 
 @contextmanager
 def refusing(where: object) -> Iterator[None]:
-    """Raise what damage makes go wrong in the block as BadCheckpoint, which begins with `where`."""
+    """Context manager: raise errors due to damaged files as BadCheckpoint that names `where`."""
     try:
         yield
     except BadCheckpoint:
@@ -74,30 +74,30 @@ class Manifest(NamedTuple):
     step: int  # steps done
     time_s: float  # on the emulated clock
     device: str  # cpu | cuda
-    digest: str  # of all ranks' files, on whichever machine they are
+    digest: str  # of all ranks' files on all machines
     files: Files  # of this machine
-    settings: dict[str, Any]  # those that must be equal where it goes on
+    settings: dict[str, Any]  # those that must not change when a run resumes
 
 
 def rank_file(rank: int, thread: int = 0) -> str:
-    """Name of the file that keeps a rank, or a further thread of it."""
+    """Return the name of the checkpoint file of a rank, or of a further thread of it."""
     return f"rank{rank}.{thread}.pt" if thread else f"rank{rank}.pt"
 
 
 @dataclass
 class Writer:
-    """Writes the checkpoints of one rank; all ranks write at once."""
+    """Writes the checkpoints of one rank; all ranks call `write` together."""
 
     run_dir: Path
-    name: str  # of its file
-    leads: bool  # its machine's ranks: one of each machine does, and writes for it
-    gather: Callable[[Files], list[Files]]  # of every rank, by rank
+    name: str  # of the rank's file
+    leads: bool  # one rank per machine leads: it writes the common files
+    gather: Callable[[Files], list[Files]]  # returns every rank's files, by rank
     device: str
     settings: dict[str, Any]
-    events: Events | None  # None: another rank tells
+    events: Events | None  # None: another rank records the event
 
     def write(self, step: int, time_s: float, shared: dict[str, Any], own: dict[str, Any]) -> None:
-        """Replace the checkpoint by that of `step` steps done; OSError leaves the old one."""
+        """Replace the checkpoint by that after `step` steps; on OSError the old one remains."""
         partial = self.run_dir / PARTIAL
         partial.mkdir(exist_ok=True)
         mine = {self.name: _save(partial / self.name, own)}
@@ -115,9 +115,12 @@ class Writer:
 
 
 def find(path: Path) -> Path:
-    """The whole checkpoint of a run directory, or of its checkpoint/; ValueError without one."""
+    """Return the folder of the complete checkpoint of `path`, a run directory or checkpoint/.
+
+    Raise ValueError if there is none.
+    """
     before = path.with_name(BEFORE) if path.name == NAME else path / BEFORE
-    for folder in (path, path / NAME, before):  # the last: a crash between two renames
+    for folder in (path, path / NAME, before):  # `before` is left by a crash between two renames
         if (folder / MANIFEST).is_file():
             return folder
     raise ValueError(
@@ -127,7 +130,7 @@ def find(path: Path) -> Path:
 
 
 def manifest_of(folder: Path) -> Manifest:
-    """Read the manifest of the checkpoint in `folder`; BadCheckpoint if it is damaged."""
+    """Read the manifest of the checkpoint in `folder`; raise BadCheckpoint if it is damaged."""
     path = folder / MANIFEST
     with refusing(path):
         manifest = Manifest(**(read_json(path) or {}))
@@ -147,7 +150,7 @@ def manifest_of(folder: Path) -> Manifest:
 
 
 def digest_of(path: str | None) -> str | None:
-    """Digest of the checkpoint that `path` names; None where none is whole."""
+    """Return the digest of the checkpoint at `path`; None if no complete one exists."""
     if path is None:
         return None
     try:
@@ -157,7 +160,7 @@ def digest_of(path: str | None) -> str | None:
 
 
 def check_files(folder: Path, manifest: Manifest, needed: Iterable[str]) -> None:
-    """BadCheckpoint unless every file that is `needed`, or listed, is there as it was written."""
+    """Raise BadCheckpoint unless all `needed` and all listed files exist with their digests."""
     for name in sorted({*manifest.files, *needed}):
         if name not in manifest.files or not (folder / name).is_file():
             raise BadCheckpoint(f"{folder} has no {name}, which going on needs")
@@ -166,9 +169,9 @@ def check_files(folder: Path, manifest: Manifest, needed: Iterable[str]) -> None
 
 
 def load(folder: Path, name: str, device: torch.device) -> dict[str, Any]:
-    """Read a file of a checkpoint; tensors that were on a GPU are now on `device`.
+    """Return the content of a checkpoint file; tensors saved on a GPU are on `device`.
 
-    Raise BadCheckpoint, in one line that names the file, for whatever torch.save did not write.
+    Raise BadCheckpoint, in one line that names the file, if torch.save did not write it.
     """
 
     def place(storage: Any, location: str) -> Any:
@@ -185,10 +188,10 @@ def load(folder: Path, name: str, device: torch.device) -> dict[str, Any]:
 
 
 def _check_archive(path: Path) -> None:
-    """Raise BadCheckpoint unless torch reads the file as a zip file that does not grow.
+    """Raise BadCheckpoint unless the file is a zip file that does not grow when unpacked.
 
-    Torch reads a file that begins otherwise as a pickle of before 1.6, even if a zip file follows;
-    its size has no bound. Tuples that are nested without end overflow the stack.
+    Torch reads any other file as a pickle from before 1.6, even if a zip file follows; its size has
+    no bound. Deeply nested tuples overflow the stack.
     """
     with path.open("rb") as file:
         if file.read(len(ZIP_BEGINS)) != ZIP_BEGINS:
@@ -208,8 +211,8 @@ def _check_archive(path: Path) -> None:
 
 
 def _levels_of_tuples(pickled: bytes) -> int:
-    """Count the levels of the deepest tuple, without making it: by what each opcode takes."""
-    stack: list[int] = []  # levels of what lies there; 0 for all that is no tuple
+    """Return the depth of the deepest nested tuple of a pickle, without unpickling it."""
+    stack: list[int] = []  # nesting depth of each item; 0 if it is no tuple
     marks: list[int] = []
     memo: dict[Any, int] = {}
     deepest = 0
@@ -232,16 +235,16 @@ def _levels_of_tuples(pickled: bytes) -> int:
 
 
 def weights_of(path: str | Path, device: str = "cpu") -> dict[str, torch.Tensor]:
-    """Read the weights of a model: of our model.pt, or of a file with a plain state_dict.
+    """Return the weights in our model.pt, or in a file with a plain state_dict.
 
-    With `device="meta"` they have shapes and no values. Raises ValueError, in one line, for
-    anything else.
+    With `device="meta"` tensors have shapes and no values. Raise ValueError, in one line, for other
+    files.
     """
     wanted = "must be a file of torch.save with a state_dict, or a checkpoint/model.pt"
     try:
         _check_archive(Path(path))
         content = torch.load(path, weights_only=True, map_location=device)
-    except Exception as error:  # torch raises whatever reading a foreign file does
+    except Exception as error:  # torch may raise anything for a foreign file
         said = "which torch.load(weights_only=True) cannot read"
         if isinstance(error, NoZipFile):
             said = "which is no zip file: load it and save it again with torch 1.6 or later"
@@ -254,14 +257,14 @@ def weights_of(path: str | Path, device: str = "cpu") -> dict[str, torch.Tensor]
 
 
 def _described(content: Any) -> str:
-    """Say what a file has that holds no weights."""
+    """Describe the content of a file without weights."""
     if isinstance(content, dict):
         return f"a dict of {', '.join(map(str, list(content)[:3])) or 'nothing'}"
     return f"a {type(content).__name__}"
 
 
 def unlike(weights: dict[str, torch.Tensor], model: torch.nn.Module) -> str:
-    """Name what `weights` lack, have besides or have in another shape than `model`; "" if none."""
+    """Describe missing, unexpected and misshapen `weights` for `model`; "" if all fit."""
     needed = model.state_dict()
     others = [
         f"{name} is {list(weights[name].shape)}, not {list(each.shape)}"
@@ -281,7 +284,7 @@ def unlike(weights: dict[str, torch.Tensor], model: torch.nn.Module) -> str:
 
 
 def _save(path: Path, content: dict[str, Any]) -> str:
-    """Write `content`; its digest. OSError that names `path`, which is then gone."""
+    """Write `content` and return its digest; on OSError, which names `path`, remove the file."""
     try:
         with path.open("wb") as file:
             torch.save(content, file)
@@ -302,7 +305,7 @@ def _digest(path: Path) -> str:
 
 
 def _replace(run_dir: Path) -> None:
-    """Put the set that was just written in the place of the last; one of them is always whole."""
+    """Replace the last checkpoint by the new one; at any time one of them is complete."""
     last, before = run_dir / NAME, run_dir / BEFORE
     shutil.rmtree(before, ignore_errors=True)
     if last.exists():
