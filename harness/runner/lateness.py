@@ -1,27 +1,30 @@
-"""Upper bound on how much later a run over packets ended because of other programs, and its grade.
+"""Upper bound on how much other programs delayed the end of a run over packets, and its grade.
 
-`harness.runner.validity` uses it where computation is paced or replayed. The twin of a run is the
-same run on a quiet machine: the same steps, pace and bytes. Why the bound holds:
+`harness.runner.validity` uses it if computation is paced or replayed. The twin of a run is the same
+run on a quiet machine: the same steps, pace and bytes. Why the bound holds:
 
-1. The time of a step is computation, bytes on links, and waits for a processor. Other programs
-   lengthen computation beyond its pace (`late_s`) and make threads wait (`waited_s`), nothing else.
-2. Follow the run back from its end: from each moment to whatever the thread waited for just before.
-   The twin has to do all the work in this chain, so it saves at most the waits and the missed paces
-   in it. These are at most the waits of all threads of all ranks, and in each step the latest pace.
-3. Ranks wait for each other too, with a twin that does the same: the sum of 2 is then far too high.
-   If the run stood still while any other program has a processor, and only then, it would end later
-   than its twin by at most `others_s`. We assume that going on meanwhile makes it end no later. So
-   waits add at most `others_s`. Missed paces are added whole: others also slow caches. The kernel
-   counts `others_s` by clock ticks, and misses a program that always runs between two ticks.
+1. The time of a step consists of computation, bytes on links, and waits for a processor. Other
+   programs lengthen computation beyond its pace (`late_s`) and make threads wait (`waited_s`),
+   nothing else.
+2. Trace the run back from its end: from each moment to the event for which the thread waited just
+   before. The twin has to do all the work in this chain, so it saves at most the waits and the
+   missed paces in it. These are at most the waits of all threads of all ranks, and in each step the
+   latest pace.
+3. Ranks also wait for each other, with or without other programs: the sum of 2 is then far too
+   high. If the run paused whenever any other program has a processor, and only then, it would end
+   later than its twin by at most `others_s`. We assume that running meanwhile makes it end no
+   later. So waits add at most `others_s`. Missed paces are added in full, as other programs also
+   slow caches. The kernel counts `others_s` by clock ticks, and misses a program that always runs
+   between two ticks.
 4. No machine does a step in less than its pace and the time of its bytes at the planned rate. So
-   the delay is at most what the run took beyond that time.
+   the delay is at most the run's time beyond that.
 5. The host of a virtual machine takes time that neither threads nor programs see. It is added to 2
-   and 3; 4 has it already.
-6. Each of 2, 3 and 4 bounds the delay, so the least of them does.
+   and 3; 4 includes it already.
+6. Each of 2, 3 and 4 bounds the delay, so their minimum does.
 
-A program that keeps a thread from a processor for d seconds, and the run from its end, adds at
-least d to each of the three. A controller that reads times would make other choices in the twin.
-There is no bound for what that changes, and `validity` accepts no more than a valid grade for it.
+A program that keeps a thread from a processor for d seconds, and so delays the end of the run by d,
+adds at least d to each of the three. A controller that reads times would make other choices in the
+twin. No bound covers this effect, so `validity` accepts such runs only with the grade valid.
 """
 
 from collections import defaultdict
@@ -51,7 +54,7 @@ class Lateness(NamedTuple):
 
 
 class Processors(NamedTuple):
-    """Emulated seconds for which others had a processor, summed over processors; NaN if unknown."""
+    """Processor time of others in emulated seconds, summed over processors; NaN if unknown."""
 
     others_s: float = nan  # other programs
     stolen_s: float = 0.0  # the host of a virtual machine
@@ -80,11 +83,11 @@ def bound(
 
 
 def fastest_s(steps: Iterable[Row], highest_mbit: float, burst_s: float) -> float:
-    """Return the least emulated seconds that any machine needs for the rows of steps.csv `steps`.
+    """Return the least emulated seconds that any machine needs for the steps.csv rows `steps`.
 
-    Gradients are exchanged in rings over all workers, and no exchange outlasts its step. No link
-    has a higher rate than `highest_mbit`, and an idle shaper lets `burst_s` emulated seconds of it
-    through at once. So a step lasts for its computation, and from its first bucket on for the time
+    Gradients are exchanged in rings over all workers, and each exchange ends within its step. No
+    link is faster than `highest_mbit`, and an idle shaper passes `burst_s` emulated seconds of it
+    at once. So a step lasts at least for its computation, and after its first bucket for the time
     of its bytes.
     """
     by_step: dict[str, list[Row]] = defaultdict(list)

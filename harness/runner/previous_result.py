@@ -1,7 +1,7 @@
-"""Earlier results of a run: check them, and keep them until a new run has succeeded.
+"""Check earlier results of a run, and keep them until a new run has succeeded.
 
-During a run the earlier result is hidden beside it. If the run fails, the earlier result is
-restored, and the failed run is hidden in its place.
+During a run the earlier result has a hidden name beside it. If the run fails, the earlier result is
+restored, and the failed run gets a hidden name instead.
 """
 
 import shutil
@@ -15,13 +15,13 @@ from harness.records.run_directory import read_json
 
 
 def is_kept(run_dir: Path, settings: Settings) -> bool:
-    """Return True if `run_dir` has a complete result of `settings`, and no new one is asked for."""
+    """Return True if `run_dir` has a complete result of `settings` and rerun is off."""
     succeeded = status.state(run_dir) == "succeeded" and not settings["rerun"]
     return succeeded and not damage(run_dir, settings)
 
 
 def damage(run_dir: Path, settings: Settings) -> str:
-    """Describe damage to the files of an earlier run. Empty if there is none, or no run."""
+    """Describe damage to the files of an earlier run; "" if there is no damage or no run."""
     if not (run_dir / "status.json").exists():
         return ""
     told = read_json(run_dir / "status.json")
@@ -31,16 +31,16 @@ def damage(run_dir: Path, settings: Settings) -> str:
         if difference := manifest.damage(run_dir, told):
             return difference
     elif not (run_dir / "config.yaml").exists():
-        return ""  # it ended before it began
+        return ""  # the run ended before it started
     try:
         same = Settings.read(run_dir).run_id() == settings.run_id()
     except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
-        same = False  # it is not there, neither UTF-8 nor YAML, or no settings
+        same = False  # it is missing, not UTF-8, not YAML, or has no settings
     return "" if same else "config.yaml is damaged"
 
 
 def check_places(run_dir: Path) -> None:
-    """Raise BadSetting if `run_dir`, or a place of an earlier result beside it, is a link."""
+    """Raise BadSetting if `run_dir`, or a hidden name beside it, is a symbolic link."""
     for path in (run_dir, _before(run_dir), _failed(run_dir)):
         if path.is_symlink():
             raise BadSetting(f"results: a run is written to folders, got {path}, which is a link: "
@@ -48,9 +48,9 @@ def check_places(run_dir: Path) -> None:
 
 
 def put_back(run_dir: Path) -> Path:
-    """Undo `set_aside`, also of a process that was killed, unless the new run has succeeded.
+    """Restore the earlier result, also after a killed process, unless the new run has succeeded.
 
-    Return the folder of the last run: `run_dir`, or the hidden one of a run that failed.
+    Return the folder of the last run: `run_dir`, or the hidden one of a failed run.
     """
     before, failed = _before(run_dir), _failed(run_dir)
     if not before.exists():

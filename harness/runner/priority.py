@@ -1,7 +1,8 @@
-"""Processor time for the ranks of a run before other programs, as far as this user may arrange it.
+"""Give a run's ranks processor time before other programs, as far as this user may do so.
 
 Each rank is a session of its own, to which the kernel gives one share. The supervisor raises that
-share, and lets threads that exchange gradients run first. All of it ends with the run's processes.
+share and gives threads that exchange gradients realtime priority. All of it ends with the run's
+processes.
 """
 
 import os
@@ -14,15 +15,15 @@ from harness.config.backends import BETWEEN_CPUS
 RUN_FIRST = os.SCHED_RR | os.SCHED_RESET_ON_FORK
 HIGHEST_WEIGHT, HIGHEST_NICE, GROUP = "10000", "-20", "gradnet-run"
 CGROUPS, PROCESSES = Path("/sys/fs/cgroup"), Path("/proc")
-# Names of threads: of the backend, and ours. No other thread of a rank exchanges.
+# Names of all threads of a rank that exchange gradients: the backend's and ours.
 EXCHANGE_THREADS = (*BETWEEN_CPUS.threads, "exchange")
 
 
 class Priority:
-    """Priority of the ranks of this machine; `obtained` names what the kernel allowed."""
+    """Priority of this machine's ranks; `obtained` lists the methods that the kernel allowed."""
 
     def __init__(self, ranks: Iterable[int]) -> None:
-        """Raise the share of those of the processes `ranks` that lead a session of their own."""
+        """Raise the share of those processes in `ranks` that lead their own session."""
         self._ranks = [*filter(_leads, ranks)]
         self._seen = set[str]()
         self._group = _delegated_group(self._ranks)
@@ -34,31 +35,31 @@ class Priority:
         self.obtained += ["SCHED_RR"] * bool(self._seen)
 
     def look(self) -> None:
-        """Let exchange threads that are new run first; threads that they start do not."""
+        """Give new exchange threads realtime priority; their own threads do not inherit it."""
         for rank in self._ranks if self._realtime else ():
             folder = PROCESSES / str(rank) / "task"
-            with suppress(OSError):  # it has ended, or only root may
+            with suppress(OSError):  # it has ended, or this needs root
                 for thread in set(os.listdir(folder)) - self._seen - {str(rank)}:
                     if (folder / thread / "comm").read_text().startswith(EXCHANGE_THREADS):
                         os.sched_setscheduler(int(thread), RUN_FIRST, os.sched_param(1))
                         self._seen.add(thread)
 
     def close(self) -> None:
-        """Remove the control group, whose processes have ended."""
+        """Remove the control group; its processes must have ended."""
         if self._group:
             with suppress(OSError):
                 self._group.rmdir()
 
 
 def _leads(rank: int) -> bool:
-    """True if `rank` lives and leads a session, so that no other program shares it."""
+    """Return True if process `rank` lives and leads a session, so that it shares it with none."""
     with suppress(ProcessLookupError):
         return os.getsid(rank) == rank
     return False
 
 
 def _raised(rank: int) -> bool:
-    """Raise the share of the session of `rank`; return False where only root may."""
+    """Raise the share of a rank's session; return False if that needs root or has no effect."""
     try:
         (PROCESSES / str(rank) / "autogroup").write_text(HIGHEST_NICE)
     except OSError:
@@ -67,13 +68,13 @@ def _raised(rank: int) -> bool:
 
 
 def _kernel(setting: str) -> str:
-    """Read a setting of the kernel; empty where it has none of that name."""
+    """Return the value of a kernel setting; "" if this kernel lacks it."""
     path = PROCESSES / "sys/kernel" / setting
     return path.read_text().strip() if path.exists() else ""
 
 
 def _delegated_group(ranks: list[int]) -> Path | None:
-    """Control group beside ours with all `ranks`; None where we may not make one."""
+    """Return a new control group beside ours with all `ranks`; None if we may not make one."""
     lines = (PROCESSES / "self/cgroup").read_text().splitlines()
     own = next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), "")
     group = (CGROUPS / own).parent / GROUP
@@ -81,7 +82,7 @@ def _delegated_group(ranks: list[int]) -> Path | None:
         return None
     try:
         group.mkdir(exist_ok=True)
-        with (group / "cpu.weight").open("r+") as weight:  # which must be there
+        with (group / "cpu.weight").open("r+") as weight:  # the file must exist
             weight.write(HIGHEST_WEIGHT)
         for rank in ranks:
             (group / "cgroup.procs").write_text(str(rank))

@@ -1,4 +1,4 @@
-"""Display of a command's runs: live figures on a terminal, plain lines in a pipe or a log.
+"""Show the progress of a command's runs: live on a terminal, as plain lines in a pipe or log.
 
 A command opens one `Display` and gives it to `run.perform`. The display only reads files that a run
 writes anyway. Training processes do not import this module.
@@ -28,7 +28,7 @@ from harness.records import printable
 
 LINE_EVERY_S = 10.0  # between plain lines
 REDRAW_EVERY_S = 0.5  # on a terminal
-LOOK_EVERY_S = 0.1  # at whether the run directory still exists
+LOOK_EVERY_S = 0.1  # between checks that the run directory exists
 SAMPLES = 24  # of a link, in a sparkline
 BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -43,7 +43,7 @@ def erase() -> None:
 
 
 class TimeLeft(Protocol):
-    """Estimate of the time that a command's runs take, corrected as they end."""
+    """Estimate of the time that a command's runs take; it is corrected as each ends."""
 
     def begin(self) -> None: ...
 
@@ -55,20 +55,20 @@ class TimeLeft(Protocol):
 class Display:
     """Display of one command: its current run, and the time left for that run and for all.
 
-    On a terminal the current run has a block that is redrawn in place. Otherwise, and with NO_COLOR
-    set, plain lines without escape sequences go to standard error: one at once, then one each
-    LINE_EVERY_S. Without `estimate` no time is told for all runs.
+    On a terminal the current run has a block that is redrawn in place. Otherwise, and if NO_COLOR
+    is set, plain lines without escape sequences go to standard error: one at once, then one every
+    LINE_EVERY_S. Without `estimate` the time left for all runs is not shown.
     """
 
     def __init__(self, runs: int = 1, estimate: TimeLeft | None = None) -> None:
         self._runs, self._estimate, self._number = runs, estimate, 0
         self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        self._printed = -math.inf  # when the last plain line was
+        self._printed = -math.inf  # time of the last plain line
         self._looked = self._drawn = 0.0
         self._run: RunReading | None = None
 
     def next_run(self) -> None:
-        """Count one more run of the command as begun."""
+        """Count one more run of the command as started."""
         self._number += 1
         if self._estimate and self._number == 1:
             self._estimate.begin()
@@ -79,18 +79,18 @@ class Display:
             self._estimate.ended(settings)
 
     def place(self) -> str:
-        """Return `3 of 15, about 12 min left`; empty for a command of one run."""
+        """Return the position such as `3 of 15, about 12 min left`; "" for a single run."""
         if self._runs < 2:
             return ""
         left_s = self._estimate.left_s() if self._estimate else 0.0
-        if left_s and self._run is not None:  # which the estimate still has as a whole
+        if left_s and self._run is not None:  # the estimate includes all of this run
             left_s = max(left_s - self._run.spent_s(), self._run.left_s() or 0.0)
         left = f", about {minutes_of(left_s)} left" if left_s else ""
         return f"{self._number} of {self._runs}{left}"
 
     @contextmanager
     def follow(self, run_dir: Path, run: Run) -> Iterator[Self]:
-        """Show the run in `run_dir` as `update` is called; the block is gone afterwards."""
+        """Context manager: show the run in `run_dir` at each `update`, and erase it at the end."""
         self._run = RunReading(run_dir, run)
         console = self._console
         on_terminal = console.is_terminal and not console.is_dumb_terminal and _stderr_is_terminal()
@@ -109,7 +109,7 @@ class Display:
             erase()
 
     def update(self) -> None:
-        """Show what the run has written since; cheap enough to call after every step.
+        """Show new results of the run; this is cheap enough to call after every step.
 
         Raise FileNotFoundError if the run directory was removed.
         """
@@ -132,7 +132,7 @@ class Display:
         _live[0].update(self._run.block(self.place(), ascii_only), refresh=True)
 
     def _read(self, reading: "RunReading") -> None:
-        """Read the run's files; a row that is no row costs its figures, never the run."""
+        """Read the run's files; a malformed row is left out and never fails the run."""
         with suppress(OSError, ValueError, LookupError):
             reading.read()
 
@@ -148,7 +148,7 @@ class Display:
 
 
 def _stderr_is_terminal() -> bool:
-    """False for a pipe that FORCE_COLOR makes rich take for a terminal."""
+    """Return False also for a pipe that rich takes for a terminal because of FORCE_COLOR."""
     try:
         return sys.stderr.isatty() and os.environ.get("TTY_COMPATIBLE") != "0"
     except ValueError:  # it was closed
@@ -156,10 +156,10 @@ def _stderr_is_terminal() -> bool:
 
 
 class RunReading:
-    """Progress of one run by its files, which it reads as they grow.
+    """Progress of one run, read from its files as they grow.
 
-    Steps are those of rank 0, or of the first rank that this machine has. The link shown is the
-    first of links.csv.
+    Steps are those of rank 0, or of the first rank on this machine. The link shown is the first one
+    in links.csv.
     """
 
     def __init__(self, run_dir: Path, run: Run) -> None:
@@ -174,25 +174,25 @@ class RunReading:
         self._evaluations = _GrowingTable(run_dir / "evaluations.csv")
         self._links = _GrowingTable(run_dir / "links.csv")
         self._step: dict[str, str] = {}  # last row of the followed rank
-        self._loss = "nan"  # of that rank; of any where it has none, as a pipeline's first stage
+        self._loss = "nan"  # of that rank, or of any if it has none (a pipeline's first stage)
         self._quality: dict[str, float] = {}  # by metric
         self._link = ""
         self._sample: tuple[float, float] | None = None  # time and bytes of the link's last row
         self._carried_mbit: deque[float] = deque(maxlen=SAMPLES)
         self._planned_mbit: deque[float] = deque(maxlen=SAMPLES)
         self._began = time.monotonic()
-        self._first: tuple[float, int] | None = None  # time and steps done when rows first came
+        self._first: tuple[float, int] | None = None  # time and steps done at the first rows
 
     def require(self) -> None:
         """Raise FileNotFoundError if the run directory was removed."""
         self._steps_table.path.stat()
 
     def spent_s(self) -> float:
-        """Seconds since the run began."""
+        """Return the seconds since the run began."""
         return time.monotonic() - self._began
 
     def left_s(self) -> float | None:
-        """Seconds until the last step at the pace so far; None if unknown."""
+        """Return the seconds until the last step at the pace so far; None if unknown."""
         if self._first is None:
             return None
         began, first = self._first
@@ -202,7 +202,7 @@ class RunReading:
         return left_s if left_s < math.inf else None
 
     def read(self) -> None:
-        """Take in all rows that were written since the last call."""
+        """Read all rows that were written since the last call."""
         for row in map(self._evaluations.row, self._evaluations.new_lines()):
             self._quality[row["metric"]] = float(row["value"])
         lines = self._steps_table.new_lines()
@@ -236,7 +236,7 @@ class RunReading:
         return int(self._step["step"]) + 1 if self._step else 0
 
     def _state(self) -> list[str]:
-        """Return loss, quality against the target, and density, as far as the run has them."""
+        """Return texts for loss, quality against the target, and density, if the run has them."""
         known = []
         if self._trains and self._step:
             known.append(f"loss {float(self._loss):.4f}")
@@ -288,7 +288,7 @@ class RunReading:
 
 
 def sparkline(values: Iterable[float], most: float) -> str:
-    """Return a block character for each of `values`, which are between 0 and `most`."""
+    """Return a block character for each of `values`, which lie between 0 and `most`."""
     scale = (len(BLOCKS) - 1) / most if most > 0 else 0.0
     return "".join(BLOCKS[round(value * scale)] for value in values)
 
@@ -298,7 +298,7 @@ def _second_field(line: str) -> str:
 
 
 class _GrowingTable:
-    """A csv file that another process appends to, read from where the last call stopped."""
+    """A CSV file that another process appends to; reading continues at the last position."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -307,9 +307,9 @@ class _GrowingTable:
         self._names: list[str] = []
 
     def new_lines(self) -> list[str]:
-        """Return the whole rows that are new; all rows if another file has taken its place.
+        """Return new complete rows, or all rows if another file has replaced this one.
 
-        At its end a run over several machines replaces files by those with the rows of all.
+        When a run over several machines ends, files with the rows of all machines replace these.
         """
         try:
             file = self.path.open()

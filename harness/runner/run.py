@@ -1,4 +1,4 @@
-"""One run: its directory, its namespaces, following it to the end, and what the user sees of it."""
+"""One run from its settings: create its directory, start it, follow it, and report a failure."""
 
 import shutil
 import signal
@@ -32,25 +32,25 @@ from harness.runner.fork_server import Supervisor
 from harness.runner.progress import Display
 
 POLL_S = 0.1
-PROGRAM = "harness.runner.supervise"  # module of process 1, by its `supervise`
+PROGRAM = "harness.runner.supervise"  # module of process 1
 
-Doing = Callable[[Path, int | None], None]  # in a run directory, with the machine's lock if any
-Begin = Callable[[Path], Resumed | None]  # what a run goes on from that is in its directory
+Doing = Callable[[Path, int | None], None]  # takes a run directory and the machine's lock, if any
+Begin = Callable[[Path], Resumed | None]  # returns the state in a run directory to resume from
 
 
 class Shown(Protocol):
-    """Display of a run while it goes on."""
+    """Display that is updated while a run is in progress."""
 
     def update(self) -> None:
-        """Show what the run has written since; FileNotFoundError if its directory was removed."""
+        """Show new results of the run; raise FileNotFoundError if its directory was removed."""
         ...
 
 
-Show = Callable[[Path], AbstractContextManager[Shown]]  # of a run directory
+Show = Callable[[Path], AbstractContextManager[Shown]]  # takes a run directory
 
 
 class Outcome(NamedTuple):
-    """State in which a run ended; `skipped` when an earlier result was kept."""
+    """Final state of a run; `skipped` is True if an earlier result was kept."""
 
     run_dir: Path
     state: str
@@ -59,9 +59,9 @@ class Outcome(NamedTuple):
 
 
 def perform(settings: Settings, display: Display | None = None) -> Outcome:
-    """Run `settings` (checked already) unless a succeeded result exists; return how it ended.
+    """Run `settings`, already checked, unless a succeeded result exists; return the outcome.
 
-    `display` shows the run while it goes on; without one it has a display of its own.
+    `display` shows the run's progress; by default the run has a display of its own.
     """
     run = settings.run()
     begin = partial(going_on.found, run=run, rerun=settings["rerun"])
@@ -76,7 +76,7 @@ def perform(settings: Settings, display: Display | None = None) -> Outcome:
 
 
 def _twice(run_dir: Path, lock: int | None, settings: Settings, do: Doing) -> None:
-    """Try the run, and once more at a slower time if only load kept it from being valid."""
+    """Do the run, and repeat it more slowly if load alone kept it from being valid."""
     do(run_dir, lock)
     if summary := tries.to_repeat(run_dir):
         _fresh(run_dir, settings)
@@ -85,14 +85,14 @@ def _twice(run_dir: Path, lock: int | None, settings: Settings, do: Doing) -> No
 
 
 def begins_anew(run_dir: Path) -> None:
-    """There is nothing to go on from."""
+    """Return None: the run starts from the beginning."""
 
 
 def done_once(settings: Settings, do: Doing, alone: bool, begin: Begin = begins_anew) -> Outcome:
-    """Do as `_done_once` does, and write the run by its tracker, unless that was done before.
+    """Do as `_done_once` does, then write the run with its tracker unless that was done before.
 
-    What a tracker writes is of a run that has ended, so that it takes no time of a step.
-    BadSetting where it cannot; the same command then writes it without another run.
+    A tracker writes only after the run, so that it slows no step. Raise BadSetting if writing
+    fails; the same command then writes without another run.
     """
     outcome = _done_once(settings, do, alone, begin)
     run_dir = outcome.run_dir
@@ -104,19 +104,19 @@ def done_once(settings: Settings, do: Doing, alone: bool, begin: Begin = begins_
             raise ValueError(f"{linked} is a link")
         settings.build("tracker").write(run_dir)
         write_json(note, section)
-    except Exception as error:  # whatever the package of a tracker raises
+    except Exception as error:  # a tracker's package may raise anything
         raise BadSetting(f"tracker: {run_dir} was not written: {error}") from error
     return outcome
 
 
 def _done_once(settings: Settings, do: Doing, alone: bool, begin: Begin) -> Outcome:
-    """Let `do` make the run unless a succeeded result exists; `alone` on this machine, if so.
+    """Let `do` execute the run unless a succeeded result exists; with `alone` lock the machine.
 
-    It goes on from what `begin` finds in its directory.
+    The run continues from the state that `begin` finds in its directory. Wait while another process
+    does the same run. A new result replaces an earlier one only if it succeeded.
 
-    KeyboardInterrupt ends the run in order, records it as interrupted, and is raised again.
-    Waits while another process makes the same run. BadSetting when its directory cannot be written.
-    An earlier result is replaced by one that succeeded, and by no other.
+    KeyboardInterrupt ends the run cleanly, is recorded as interrupted, and is raised again. Raise
+    BadSetting if the directory cannot be written.
     """
     run_dir = settings.run_dir()
     if previous_result.is_kept(run_dir, settings):
@@ -130,8 +130,8 @@ def _done_once(settings: Settings, do: Doing, alone: bool, begin: Begin) -> Outc
             raise BadSetting(f"results: {run_dir} cannot be written: {error}") from error
         to_ourselves = machine_to_ourselves(f"in {run_dir}") if alone else nullcontext()
         lock = held.enter_context(to_ourselves)
-        previous_result.put_back(run_dir)  # of a process that was killed
-        # The run that we waited for may have been this one, or it was just put back.
+        previous_result.put_back(run_dir)  # if a process was killed
+        # While we waited, another process may have done this run; or its result was restored.
         if previous_result.is_kept(run_dir, settings):
             return Outcome(run_dir, "succeeded", None, skipped=True)
         if damaged := previous_result.damage(run_dir, settings):
@@ -157,7 +157,7 @@ def _done_once(settings: Settings, do: Doing, alone: bool, begin: Begin) -> Outc
 def _perform(
     run_dir: Path, settings: Settings, do: Doing, lock: int | None, begin: Resumed | None
 ) -> None:
-    """The run itself, from `begin` on; however it ends, status.json tells it."""
+    """Execute the run, from `begin` if given; status.json records the end, whatever it is."""
     try:
         try:
             if begin is None:
@@ -171,7 +171,7 @@ def _perform(
     except KeyboardInterrupt:
         status.end_if_running(run_dir, "interrupted", "stopped by the user")
         raise
-    except SystemExit:  # of submitit, which has asked for the job to be queued again
+    except SystemExit:  # raised by submitit, which has requeued the job
         status.end_if_running(run_dir, "interrupted", "stopped by the scheduler")
         raise
     except BaseException as error:
@@ -184,7 +184,7 @@ def _perform(
 
 
 def _fresh(run_dir: Path, settings: Settings) -> None:
-    """An empty run directory, marked as running, with everything a reader expects to exist."""
+    """Create an empty run directory, marked as running, with all files that readers expect."""
     if run_dir.exists():
         shutil.rmtree(run_dir)
     (run_dir / "logs").mkdir(parents=True)
@@ -198,16 +198,16 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
 
 
 def _simulated(run_dir: Path, lock: int | None, run: Run, show: Show) -> None:
-    """Do the run in this process, which needs no lock: it may go on beside others."""
-    from harness.virtual.run import simulate  # torch: not before it is needed
+    """Do the run in this process, without a lock, as simulations may run beside others."""
+    from harness.virtual.run import simulate  # imports torch only if needed
 
-    if checkpoint.digest_of(str(run_dir)) is not None:  # an empty directory has none
+    if checkpoint.digest_of(str(run_dir)) is not None:  # None in an empty directory
         run = replace(run, resume_from=str(run_dir))
     with show(run_dir) as shown:
         simulate(run_dir, run, shown.update)
 
 
-_running: list[Supervisor] = []  # while there is one
+_running: list[Supervisor] = []  # at most one
 
 
 def supervised(
@@ -217,11 +217,11 @@ def supervised(
     program: str,
     variables: Mapping[str, str],
 ) -> None:
-    """Start the supervisor and follow it to its end; afterwards status.json says the truth.
+    """Start the supervisor and follow it to its end; status.json then has the final state.
 
-    Its process 1 is `program`'s, whose environment has `variables` beside our own.
+    Its process 1 runs module `program`, with `variables` added to our environment.
     """
-    assert lock is not None  # two would spoil each other's timings
+    assert lock is not None  # two runs would distort each other's timings
     with (run_dir / "logs" / "supervisor.log").open("ab") as log:
         supervisor = Supervisor(run_dir, log.fileno(), lock, program, variables)
     _running.append(supervisor)
@@ -243,14 +243,14 @@ def supervised(
 
 
 def kill() -> bool:
-    """End the run that goes on at once; False when there is none. For a second Ctrl-C."""
+    """Kill the current run at once, for a second Ctrl-C; return False if there is none."""
     for supervisor in _running:
         supervisor.kill()
     return bool(_running)
 
 
 def _unreported(supervisor: Supervisor, run_dir: Path) -> str:
-    """Say why a supervisor ended without a report of its own."""
+    """Return why a supervisor ended without a report of its own."""
     code = supervisor.poll() or 0
     if code > SHELL_SIGNAL:
         return f"the supervisor was killed by {signal.Signals(code - SHELL_SIGNAL).name}"
@@ -260,7 +260,7 @@ def _unreported(supervisor: Supervisor, run_dir: Path) -> str:
 
 
 def failure_report(outcome: Outcome) -> str:
-    """Report on a run that did not succeed: traceback, where to look, and last the cause."""
+    """Return the report on a failed run: traceback, location of its logs, and last the cause."""
     lines = []
     events = read_events(outcome.run_dir)
     reports = [event for event in events if event["event"] == "rank_failed"]

@@ -1,9 +1,9 @@
-"""Tries of a run with emulation.dilation=auto: a second one, slower, if only load spoilt the first.
+"""Two tries of a run with emulation.dilation=auto: the second is slower, if load spoilt the first.
 
-The emulated second of the first try lasts as long as a real one; on one processor, 4. What other
-programs add to a step takes real time, so it is a smaller share of a slower step. The runner
-decides from summary.json of the first try and repeats the run in the same directory, where an event
-records the first. There is no third try: the second one is the result, whatever its grade.
+An emulated second of the first try lasts as long as a real one; with a single processor, 4. Load
+adds real time to a step, so it is a smaller share of a slower step. The runner decides from
+summary.json of the first try and repeats the run in the same directory, where an event records the
+first. There is no third try: the second one is the result, whatever its grade.
 """
 
 import os
@@ -21,20 +21,20 @@ KEPT = ("dilation", "time_s", "grade", "late_at_most_share", "reasons")
 
 
 def dilation_of_try(run_dir: Path) -> float:
-    """Dilation of the try that is to begin in `run_dir`, of a run with emulation.dilation=auto."""
+    """Return the dilation of the next try in `run_dir`, for emulation.dilation=auto."""
     tried = [event for event in read_events(run_dir) if event["event"] == FIRST_TRY]
     return float(tried[-1]["then"]) if tried else first_dilation(os.cpu_count() or 1)
 
 
 def first_dilation(processors: int) -> float:
-    """Dilation of the first try on so many processors."""
+    """Return the dilation of the first try on a machine with this number of processors."""
     return SLOWER[-1] if processors == 1 else 1.0
 
 
 def second_dilation(summary: dict[str, Any]) -> float | None:
-    """Dilation of a second try after the first one's `summary`; None if there is to be none.
+    """Return the dilation of a second try, given the first one's `summary`; None for no second try.
 
-    The least of SLOWER that brings the bound of the lateness to 5 % of the time, as far as load
+    It is the least of SLOWER that should bring the bound of lateness to 5 % of the time, if load
     adds the same real time to each step; the highest if none does.
     """
     share, dilation = summary["late_at_most_share"], summary["dilation"]
@@ -48,13 +48,13 @@ def second_dilation(summary: dict[str, Any]) -> float | None:
 
 
 def to_repeat(run_dir: Path) -> dict[str, Any] | None:
-    """Return the summary of the first try in `run_dir` if there is to be a second one."""
+    """Return the summary of the first try in `run_dir` if a second one is due, or None."""
     summary = read_json(run_dir / "summary.json")
     return summary if summary and second_dilation(summary) else None
 
 
 def note_first(run_dir: Path, summary: dict[str, Any]) -> None:
-    """Record the `summary` of the first try in the directory of the second, and say so."""
+    """Record the first try's `summary` as an event in `run_dir`, and print that a second is due."""
     dilation, events = second_dilation(summary), Events(run_dir)
     events.append(FIRST_TRY, then=dilation, first={key: summary[key] for key in KEPT})
     events.close()
