@@ -1,4 +1,4 @@
-"""Build a trainer, or the server, from the settings of a run, or from a checkpoint."""
+"""Build a trainer or the server from the settings of a run, or from its checkpoint."""
 
 from typing import Any
 
@@ -108,7 +108,7 @@ def server_loop_of(run: Run, context: RankContext) -> ServerLoop:
 
 
 def _course(run: Run, context: RankContext, updates: int) -> Course:
-    """Return the server's course: a step is `updates` updates, and it has the whole test set."""
+    """Return the server's course: a step is `updates` updates; it evaluates all test data."""
     course = course_of(run, context, 0, run.workers)
     return course._replace(
         test_set=tested(context.data, 0, 1),
@@ -117,7 +117,7 @@ def _course(run: Run, context: RankContext, updates: int) -> Course:
 
 
 def _zero(model: nn.Module) -> nn.Module:
-    """Put the model into memory, every parameter zero."""
+    """Allocate the model's memory on the CPU, with every parameter zero; return the model."""
     model = model.to_empty(device="cpu")
     for parameter in model.parameters():
         parameter.data.zero_()

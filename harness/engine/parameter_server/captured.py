@@ -1,8 +1,8 @@
-"""Collectives that make a push of a compressor's messages, and read it again at the server.
+"""Stand-ins for collectives, by which any compressor serves a parameter server.
 
-They let any compressor push whose messages do not depend on those of other workers. At a trainer
-its collectives record the messages, which are the push. At the server the same compressor reduces
-an empty gradient, and its collectives return the messages of all pushes.
+The compressor's messages must not depend on those of other workers. At a trainer, `Captured`
+records its messages, which are the push. At the server, the same compressor reduces an empty
+gradient, and `Reading` returns the messages of all pushes.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ TYPES = (
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
 )  # fmt: skip
 POSITIONS = torch.int32, torch.int64
-COLUMNS = 4  # of a layout: bucket, call in it, type, elements of a tensor
+COLUMNS = 4  # of a layout row: bucket, call in the bucket, type, elements
 
 
 class Contribution(NamedTuple):
-    """A compressed gradient: for each bucket the calls of collectives."""
+    """A compressed gradient: for each bucket the tensors of each collective call."""
 
     step: int
     density: float
@@ -34,7 +34,7 @@ class Contribution(NamedTuple):
         return [tensor for calls in self.buckets for call in calls for tensor in call]
 
     def layout(self) -> Tensor:
-        """Return the types and sizes of `tensors`, int64 [tensors x COLUMNS]."""
+        """Return types and sizes of `tensors` as a flat int64 vector, COLUMNS numbers each."""
         rows = [
             (bucket, number, TYPES.index(tensor.dtype), tensor.numel())
             for bucket, calls in enumerate(self.buckets)
@@ -44,13 +44,13 @@ class Contribution(NamedTuple):
         return torch.tensor(rows, dtype=torch.int64).view(-1)
 
     def entries(self, sizes: Sequence[int]) -> int:
-        """Count the entries of the model in the gradient; buckets have `sizes` entries."""
+        """Count the parameters that the gradient has values for; `sizes` are those of buckets."""
         pairs = zip(self.buckets, sizes, strict=True)
         return sum(_entries(call, size) for calls, size in pairs for call in calls)
 
 
 def _entries(call: Call, size: int) -> int:
-    """Count positions, or else values; codes count as all `size` entries of the bucket."""
+    """Count positions if there are any, else values; codes count as `size`, the whole bucket."""
     for tensor in call:
         if tensor.dtype in POSITIONS:
             return tensor.numel()
@@ -58,7 +58,7 @@ def _entries(call: Call, size: int) -> int:
 
 
 def is_sparse(calls: list[Call]) -> bool:
-    """True if `calls` are float32 values with positions, which need no compressor to read."""
+    """Return True if `calls` are float32 values with positions, readable without a compressor."""
     if len(calls) != 1 or len(calls[0]) != 2:
         return False
     values, index = calls[0]
@@ -66,9 +66,9 @@ def is_sparse(calls: list[Call]) -> bool:
 
 
 def read(layout: Tensor, buckets: int, most_bytes: int) -> list[list[list[Tensor]]]:
-    """Return empty tensors for a push of this layout, by bucket and call.
+    """Return empty tensors for a push with this layout, by bucket and call.
 
-    Raise ProtocolError unless it has these `buckets`, and at most `most_bytes`.
+    Raise ProtocolError if the layout does not fit `buckets` buckets and `most_bytes`.
     """
     room: list[list[list[Tensor]]] = [[] for _ in range(buckets)]
     left = most_bytes
@@ -86,13 +86,13 @@ def read(layout: Tensor, buckets: int, most_bytes: int) -> list[list[list[Tensor
 
 
 def alone(value: float, how: str) -> float:
-    """Return `value`, as a trainer without others agrees on it."""
+    """Return `value`: the agreement of a trainer that has no other trainers to ask."""
     return value
 
 
 @dataclass
 class Captured:
-    """The collectives of a compressor at a trainer, which record its messages."""
+    """A compressor's collectives at a trainer; they record its messages."""
 
     rank: int
     world_size: int  # pushes of a round
@@ -100,7 +100,7 @@ class Captured:
     calls: list[Call] = field(default_factory=list, init=False)
 
     def take(self) -> list[Call]:
-        """Return and forget the calls since the last `take`."""
+        """Return and clear the calls recorded since the last `take`."""
         calls, self.calls = self.calls, []
         return calls
 
@@ -124,7 +124,7 @@ class Captured:
 
 @dataclass
 class Reading:
-    """The collectives of a compressor at the server, which return the calls of `pushes`."""
+    """A compressor's collectives at the server; their inputs are the calls of `pushes`."""
 
     pushes: Sequence[list[Call]]
     rank: int = 0
@@ -150,7 +150,11 @@ class Reading:
         raise TypeError("a server is sent one message: a compressor cannot use all_to_all")
 
     def _calls(self, like: Call, same: bool) -> list[Call]:
-        """Return the next call of every push, of the types of `like`, and if `same` of its size."""
+        """Return the next call of every push.
+
+        Raise ProtocolError if a call is missing or has other types than `like`; `same` compares
+        sizes too.
+        """
         number, self._next = self._next, self._next + 1
         calls = [push[number] for push in self.pushes if number < len(push)]
         for call in calls:

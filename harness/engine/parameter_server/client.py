@@ -26,12 +26,12 @@ from harness.engine.parameter_server.transport import MessageConnection
 
 @dataclass
 class Client:
-    """One thread's connection. Every method raises ConnectionLost when the server is gone."""
+    """One trainer thread's connection; all methods raise ConnectionLost if the server is gone."""
 
     connection: MessageConnection
     answer: Callable[[Ask], Tensor]  # uint8 [bytes], to a question of the server
-    aside_bytes: tuple[int, int] = (0, 0)  # sent and received for questions, the clock stopped
-    waited: float = 0.0  # seconds for other trainers, on the clock
+    aside_bytes: tuple[int, int] = (0, 0)  # sent and received for questions of the server
+    waited: float = 0.0  # seconds of waiting for other trainers, on the clock
 
     @property
     def bytes(self) -> tuple[int, int]:
@@ -52,14 +52,14 @@ class Client:
         return version
 
     def push(self, push: Push, content: Contribution) -> Ack:
-        """Send a gradient; return once the next step may begin."""
+        """Send a gradient; return the answer once the thread's next step may begin."""
         self.connection.send(push, content.layout(), *content.tensors())
         ack = self._reply(Ack)
         self.waited += ack.waited
         return ack
 
     def settle(self, value: float, how: str) -> float:
-        """Agree with all trainers on the `min` or `mean` of their values."""
+        """Return the minimum (`how` "min") or mean of all trainers' values; all must call it."""
         self.connection.send(Settle(value, int(how == "min")))
         settled = self._reply(Settled)
         self.waited += settled.waited
@@ -71,7 +71,7 @@ class Client:
         self._reply(Ack)
 
     def _reply(self, kind: type[M]) -> M:
-        """Answer the server's questions until its reply comes, which must be of `kind`."""
+        """Return the server's reply, of type `kind`; until then answer the server's questions."""
         while True:
             before = self.bytes
             message = self.connection.receive()

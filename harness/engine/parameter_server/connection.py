@@ -1,8 +1,8 @@
-"""A connection of two processes: tensors over TCP, in order, each behind its length.
+"""TCP connection between two processes that carries messages and tensors in order.
 
-A process group of torch is not suitable: if one end dies within a tensor, the other end waits for
-the whole timeout, and it asks a resolver for names. The bytes of tensors are counted, those of
-their lengths are not.
+Each tensor follows its length. A torch process group is not suitable: if one end dies within a
+tensor, the other end waits for the whole timeout, and it resolves host names. The byte counts
+include tensors, but not their lengths.
 """
 
 import socket
@@ -27,14 +27,14 @@ BACKLOG = 1024  # connections that were not accepted yet
 
 
 class ConnectionLost(ConnectionError):
-    """The other end is gone, or was silent for too long."""
+    """The other end is gone, or sent nothing for too long."""
 
 
 class TcpConnection:
     """This process's end of a TCP connection.
 
-    Every call blocks and raises ConnectionLost after `timeout_s` in which no byte moved; with None
-    it waits for as long as the other end lives.
+    Every call blocks. It raises ConnectionLost if no byte moves for `timeout_s`, or if the other
+    end is gone; with None it waits without limit.
     """
 
     def __init__(self, connection: socket.socket, timeout_s: float | None) -> None:
@@ -56,7 +56,7 @@ class TcpConnection:
         return decoded(self.take(torch.empty(NUMBERS, dtype=torch.float64)))
 
     def take(self, room: Tensor) -> Tensor:
-        """Fill `room`, contiguous, with the next tensor. Raise ProtocolError for another length."""
+        """Fill contiguous `room` with the next tensor; ProtocolError if its length differs."""
         if room.numel():
             length = memoryview(bytearray(LENGTH.size))
             self._move(length, self._connection.recv_into)
@@ -71,11 +71,11 @@ class TcpConnection:
         self._connection.close()
 
     def _send_with_next(self, content: memoryview) -> int:
-        """Send `content` in one packet with the next bytes."""
+        """Send part of `content`, held back for one packet with the next bytes; return its size."""
         return self._connection.send(content, socket.MSG_MORE)
 
     def _move(self, content: memoryview, some: Callable[[memoryview], int]) -> None:
-        """Move all of `content` by calls of `some`, each of which moves a part."""
+        """Move all of `content` by repeated calls of `some`, which moves a part of it."""
         while content:
             try:
                 moved = some(content)
@@ -92,19 +92,19 @@ class TcpConnection:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    """Return the memory of a contiguous tensor, not copied."""
+    """Return the memory of a contiguous tensor without a copy."""
     return tensor.detach().view(-1).view(torch.uint8).numpy().data
 
 
 class Listening:
-    """A socket that listens on `address` alone; port 0 takes any that is free."""
+    """A socket that listens on `address` only; port 0 takes any free port."""
 
     def __init__(self, address: str, port: int, timeout_s: float) -> None:
         self._socket = socket.create_server((address, port), backlog=BACKLOG)
         self._timeout_s, self.port = timeout_s, self._socket.getsockname()[1]
 
     def accept(self) -> TcpConnection:
-        """Wait for the next connection."""
+        """Wait for the next connection and return it."""
         return TcpConnection(self._socket.accept()[0], self._timeout_s)
 
 

@@ -1,4 +1,4 @@
-"""The exchange of a trainer's thread: it pulls weights before a step, and pushes its gradient."""
+"""Exchange of one trainer thread: it pulls weights before a step and pushes its gradient."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,14 +19,14 @@ from harness.records.run_directory import Events, Span
 
 
 class Trainers(NamedTuple):
-    """The number of trainers of a run, in place of the collectives that an exchange has."""
+    """The number of trainers, where an exchange expects collectives."""
 
     world_size: int
 
 
 @dataclass
 class Pushing:
-    """A `harness.engine.training.step.Exchanging` by way of a server, from `join` on."""
+    """An `Exchanging` (training.step) that uses a parameter server; `join` must be called first."""
 
     gradient: Gradient
     workers: Trainers
@@ -36,31 +36,31 @@ class Pushing:
     events: Events
     charge: Charge | None = None  # None: compression is measured
     client: Client = field(init=False)
-    step: int = field(default=0, init=False)  # number of the present step
-    ends: bool = field(default=False, init=False)  # no more steps are to be done
+    step: int = field(default=0, init=False)  # number of the current step
+    ends: bool = field(default=False, init=False)  # the server has ended the run
     seen: Observation | None = field(default=None, init=False)  # of the last step
-    bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # sent, received by steps
-    _at: dict[str, float] = field(default_factory=dict, init=False)  # times of the present step
+    bytes: list[int] = field(default_factory=lambda: [0, 0], init=False)  # sent, received in steps
+    _at: dict[str, float] = field(default_factory=dict, init=False)  # times in the current step
     _held: list[BucketBuffers] = field(default_factory=list, init=False)
-    _drained: list[str] = field(default_factory=list, init=False)  # parameters, in this step
-    _waited: float = field(default=0.0, init=False)  # for other trainers, in this step
+    _drained: list[str] = field(default_factory=list, init=False)  # parameters drained in this step
+    _waited: float = field(default=0.0, init=False)  # for other trainers in this step
 
     def __post_init__(self) -> None:
         self.reduction, self.stateful = self.gradient.reduction, {"drain": self.gradient.drain}
 
     def lay(self, weights: Tensor, laid: Sequence[BucketBuffers] = ()) -> None:
-        """Pull into `weights`, [n], from now on; gradients will be in `laid`."""
+        """Set the vector `weights`, [n], to pull into, and the gradient buckets `laid`."""
         self.weights, self.entries = weights, weights.numel()
         self.gradient.recall(laid)
 
     def join(self, client: Client) -> int:
-        """Use `client` from now on; return the first step that this rank has not pushed."""
+        """Use `client` from now on; return the first step that this rank has not pushed yet."""
         self.client = client
         self.gradient.captured.settle = client.settle
         return client.hello(self.rank, self.thread, self.entries)
 
     def pull(self, begin: float) -> float:
-        """Pull the weights of a step that begins at `begin`; return the time of their arrival."""
+        """Pull the weights for a step that began at `begin`; return the time of their arrival."""
         client, self._at = self.client, {"begin": begin}
         self._before, self._waited_before = client.bytes, client.waited
         self.reduction.open(self.seen)
@@ -80,9 +80,9 @@ class Pushing:
     def submit(
         self, laid: BucketBuffers, last: bool = False, pattern: Tensor | None = None
     ) -> BucketHandle:
-        """Hold back a bucket; the `last` pushes all.
+        """Keep a bucket; the `last` one compresses and pushes all buckets.
 
-        Its buffer is of no use afterwards: the mean is in the weights that are pulled next.
+        The buffer is invalid afterwards: the next pull brings weights with the mean applied.
         """
         if pattern is not None:
             laid.buffer.copy_(pattern)
@@ -96,7 +96,7 @@ class Pushing:
         return BucketHandle()
 
     def _hold_back(self) -> None:
-        """Wait until paced computation would have ended."""
+        """Wait until the scheduled end of paced computation, and record how late it was."""
         self._late_s = 0.0
         if self._release is not None:
             self._at["backward"], end = self._release(0.0), self._release(1.0)
@@ -130,7 +130,7 @@ class Pushing:
         self._waited = self.client.waited - self._waited_before
 
     def finish(self) -> Exchanged:
-        """Return what the step exchanged; the pull is a part of its communication."""
+        """Return the statistics of the step's exchange; communication includes the pull."""
         begin, pulled, backward, computed, compressed, end = self._at.values()
         sent, received = (a - b for a, b in zip(self.client.bytes, self._before, strict=True))
         self.bytes = [self.bytes[0] + sent, self.bytes[1] + received]
@@ -150,7 +150,7 @@ class Pushing:
         )
 
     def observe(self, seen: Observation) -> None:
-        """Keep a step for the controller, without the delay that other trainers caused."""
+        """Keep a step's observation for the controller, without time spent on other trainers."""
         waited_s, self._waited = self._waited / self.clock.dilation, 0.0
         self.seen = replace(seen, comm_s=max(0.0, seen.comm_s - waited_s))
         for name in self._drained:
@@ -158,7 +158,7 @@ class Pushing:
         self._drained = []
 
     def spans(self) -> list[Span]:
-        """Spans of the last step."""
+        """Return the timeline spans of the last step."""
         kinds = ("communicate", "forward", "backward", "compress", "communicate")
         spans = zip(kinds, pairwise(self._at.values()), strict=True)
         return [

@@ -1,4 +1,4 @@
-"""The compressed gradient that a trainer's thread pushes, and the drains of its residual."""
+"""Compressed gradient that a trainer thread pushes, and the draining of its residual."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from harness.engine.parameter_server.captured import Call, Captured, Contributio
 
 @dataclass
 class Drain:
-    """Schedule that empties the residual of a layer with probability 1 / `period` in each step.
+    """Random schedule: empty a layer's residual with probability 1 / `period` in each step.
 
-    Gupta et al. (2021) drain every million steps, as a residual that old belongs to other weights;
+    Gupta et al. (2021) drain every million steps, as such an old residual belongs to other weights;
     they discard it. `seed` decides when.
     """
 
@@ -28,7 +28,7 @@ class Drain:
         self.generator.manual_seed(self.seed)
 
     def due(self, layers: int) -> list[int]:
-        """Draw the numbers in [0, layers) of the layers to drain in this step."""
+        """Draw the layers to drain in this step, as numbers in [0, layers)."""
         if self.period is None:
             return []
         drawn = torch.rand(layers, generator=self.generator, dtype=torch.float64)
@@ -36,7 +36,7 @@ class Drain:
 
 
 class Compressed(NamedTuple):
-    """A gradient to push, and the names of the parameters that were drained."""
+    """A gradient to push, and the names of the parameters whose residual was drained."""
 
     push: Contribution
     drained: list[str]
@@ -46,8 +46,8 @@ class Compressed(NamedTuple):
 class Gradient:
     """The gradient of one thread; `reduction` may share residual and compressor with others.
 
-    They share without a lock (Hogwild; Niu et al., 2011): a part of the residual that one thread
-    adds or removes may be lost, or be sent twice.
+    They share without a lock (Hogwild; Niu et al., 2011): an update of the residual by one thread
+    may be lost or sent twice.
     """
 
     reduction: Reduction
@@ -55,12 +55,12 @@ class Gradient:
     drain: Drain
 
     def recall(self, laid: Sequence[BucketBuffers]) -> None:
-        """Allocate the residual of all buckets, before other threads use it."""
+        """Allocate the residuals of all buckets, before other threads use them."""
         for grad, names, gradients, _ in laid:
             self.reduction.feedback.recall(names, [part.numel() for part in gradients], grad)
 
     def compress(self, step: int, laid: Sequence[BucketBuffers]) -> Compressed:
-        """Compress the gradient in `laid` at the chosen density; its buffers are overwritten."""
+        """Compress the gradient in `laid` at the current density; its buffers are overwritten."""
         reduction, buckets = self.reduction, list[list[Call]]()
         for index, bucket in enumerate(laid):
             reduction.reduce_bucket(step, index, bucket)
@@ -69,7 +69,7 @@ class Gradient:
         return Compressed(Contribution(step, reduction.density, buckets), drained)
 
     def _drain(self, laid: Sequence[BucketBuffers]) -> list[str]:
-        """Set residuals that are due to zero; return the names of their parameters."""
+        """Zero the residuals that are due; return the names of their parameters."""
         residuals = self.residuals()
         if not residuals:
             return []
@@ -80,7 +80,7 @@ class Gradient:
         return drained
 
     def residuals(self) -> dict[str, Tensor]:
-        """Return the residual of each parameter, not copied; empty without error feedback."""
+        """Return the residual of each parameter without a copy; empty without error feedback."""
         feedback = self.reduction.feedback
         return feedback.by_parameter() if isinstance(feedback, Residual) else {}
 

@@ -1,4 +1,4 @@
-"""The state of a server: it applies pushes in order, and holds back threads that must wait."""
+"""State of the server: it applies pushes in order and blocks threads that must wait."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from harness.records.run_directory import Pushed, Table
 
 @dataclass(eq=False, kw_only=True)
 class TrainerThread:
-    """A trainer's thread, as the server knows it; `rank` and `thread` are -1 before its Hello."""
+    """The server's record of a trainer thread; `rank` and `thread` are -1 before its Hello."""
 
     connection: MessageConnection
     rank: int = -1
@@ -26,11 +26,11 @@ class TrainerThread:
     done: int = field(default=0, init=False)  # steps that it has pushed in this run
     waits: bool = field(default=False, init=False)
     finished: bool = field(default=False, init=False)  # it has no more steps to do
-    counted: tuple[int, int] = field(default=(0, 0), init=False)  # bytes, at its last push
+    counted: tuple[int, int] = field(default=(0, 0), init=False)  # bytes until its last push
 
 
 class Pending(NamedTuple):
-    """A push of a round whose other pushes have not come yet."""
+    """A push of a round whose other pushes have not arrived yet."""
 
     thread: TrainerThread
     push: Push
@@ -40,7 +40,7 @@ class Pending(NamedTuple):
 
 @dataclass
 class Vote:
-    """A value that all trainers agree on; None until every rank has proposed one."""
+    """One agreement of all trainers; `value` is None until every rank has proposed one."""
 
     proposals: dict[int, float] = field(default_factory=dict)
     value: float | None = None
@@ -48,9 +48,9 @@ class Vote:
 
 @dataclass
 class ParameterStore:
-    """The weights and the progress of every trainer thread.
+    """The server's weights and the progress of every trainer thread.
 
-    The lock of `changed` guards all of it.
+    The lock of `changed` guards all of its state.
     """
 
     model: ServerModel
@@ -60,9 +60,9 @@ class ParameterStore:
     clock: Clock
     table: Table
     changed: Condition
-    is_due: Callable[[int], bool] = field(init=False)  # to evaluate or save after so many rounds
+    is_due: Callable[[int], bool] = field(init=False)  # to evaluate or save, by rounds done
     threads: list[TrainerThread] = field(default_factory=list, init=False)
-    ends: bool = field(default=False, init=False)  # no more steps are to be done
+    ends: bool = field(default=False, init=False)  # the run ends: threads do no more steps
     quiet_at: float = field(default=0.0, init=False)  # when the last thread began to wait
     failure: BaseException | None = field(default=None, init=False)
     staleness: Counter[int] = field(default_factory=Counter, init=False)
@@ -75,15 +75,15 @@ class ParameterStore:
         self.pushed = torch.zeros(self.workers, dtype=torch.int64)  # steps, by rank
 
     def rounds(self) -> int:
-        """Return the number of rounds done, each of one push per trainer."""
+        """Return the number of completed rounds; a round is one push per trainer."""
         return self.model.version // (1 if self.layout.is_sync else self.workers)
 
     def push(self, thread: TrainerThread, push: Push, content: Contribution) -> None:
-        """Apply a push, alone or with its round; return once `thread` may do its next step.
+        """Apply a push, alone or with its round; return when `thread` may do its next step.
 
-        Raise ProtocolError for a push that no trainer sends.
+        Raise ProtocolError for a push that cannot be applied.
         """
-        fault = self.model.fault(content)  # outside of the lock: other pushes are applied meanwhile
+        fault = self.model.fault(content)  # outside of the lock, so that other pushes proceed
         if not 0 <= push.step < self.steps or not 0 <= push.version <= self.model.version:
             fault = f"version {push.version} is not one of its weights"
         if fault:
@@ -99,7 +99,7 @@ class ParameterStore:
             self._wait(thread, lambda: self._may_go_on(version))
 
     def settle(self, thread: TrainerThread, settle: Settle) -> float:
-        """Return the smallest or mean proposal, once every trainer has proposed one."""
+        """Return the minimum or mean proposal, when every trainer has made one."""
         with self.changed:
             vote = self._vote
             vote.proposals[thread.rank] = settle.value
@@ -112,15 +112,15 @@ class ParameterStore:
             return vote.value
 
     def finish(self, thread: TrainerThread) -> None:
-        """Note that `thread` has no more steps; return once the run ends."""
+        """Record that `thread` has no more steps; return when the run ends."""
         with self.changed:
             thread.finished = True
             self._wait(thread, lambda: self.ends)
 
     def wait_until_quiet(self) -> bool:
-        """Wait until all threads wait for an evaluation, a checkpoint or the end.
+        """Wait until all threads are blocked for an evaluation, a checkpoint or the end.
 
-        Return True if no thread has steps left. Raise the failure of a thread at once.
+        Return True if no thread has steps left. If a thread fails, raise its failure at once.
         """
 
         def is_quiet() -> bool:
@@ -134,19 +134,19 @@ class ParameterStore:
             return all(thread.finished for thread in self.threads)
 
     def go_on(self, ends: bool) -> None:
-        """Release all threads; with `ends` they do no further step."""
+        """Release all threads; if `ends` is True they do no further step."""
         with self.changed:
             self.ends, self._stopping = ends, False
             self.changed.notify_all()
 
     def fail(self, failure: BaseException) -> None:
-        """End the run with the failure of a thread."""
+        """Record the first failure of a thread, which ends the run."""
         with self.changed:
             self.failure = self.failure or failure
             self.changed.notify_all()
 
     def counts(self) -> dict[str, Any]:
-        """Return the counts of all pushes, for the record of the run."""
+        """Return statistics of all pushes, for the record of the run."""
         pushes = sum(self.staleness.values())
         total = sum(value * count for value, count in self.staleness.items())
         return {
@@ -158,7 +158,7 @@ class ParameterStore:
         }
 
     def _may_go_on(self, version: int) -> bool:
-        """Return True if a thread that pushed onto `version` may do its next step."""
+        """Return True if a thread whose push met the weights of `version` may do its next step."""
         return not self._stopping and (self.ends or self.model.version > version)
 
     def _wait(self, thread: TrainerThread, until: Callable[[], bool]) -> None:
@@ -168,12 +168,12 @@ class ParameterStore:
         thread.waits = False
 
     def _slowest(self) -> int:
-        """Return the number of steps of the slowest thread that has steps left."""
+        """Return the steps done by the slowest thread that has steps left."""
         counts = [thread.done for thread in self.threads if not thread.finished]
         return min(counts, default=max(thread.done for thread in self.threads))
 
     def _apply(self, pushes: list[Pending]) -> None:
-        """Make one update of `pushes`, record each, and stop all threads if a stop is due."""
+        """Make one update from `pushes`, record each, and stop all threads if a stop is due."""
         before = self.model.version
         self.model.apply([pending.content for pending in pushes])
         for pending in pushes:

@@ -1,4 +1,4 @@
-"""The program of each process of a run with a parameter server: the server's or a trainer's."""
+"""Main programs of the processes of a run with a parameter server: the server or a trainer."""
 
 import os
 from typing import Any
@@ -16,7 +16,7 @@ from harness.records.run_directory import Events
 
 
 def perform(run: Run, process: Process, rank: int) -> None:
-    """Be trainer `rank`, or the server if it is `run.workers`; exit the process on a failure."""
+    """Run trainer `rank`, or the server if `rank` is `run.workers`; on failure exit the process."""
     is_server = rank == run.workers
     log_to(process.run_dir / "logs" / ("server.log" if is_server else f"rank{rank}.log"))
     events = Events(process.run_dir)
@@ -39,7 +39,7 @@ def perform(run: Run, process: Process, rank: int) -> None:
 
 
 def context_of(run: Run, process: Process, rank: int) -> RankContext:
-    """Return the context of a trainer's process, or of the server's."""
+    """Return the context of a trainer's or the server's process."""
     nobody: Any = None
     return RankContext(
         run_dir=process.run_dir,

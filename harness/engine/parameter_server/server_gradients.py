@@ -1,4 +1,4 @@
-"""The gradients of a server, which trainers push; and the replica of the model at a trainer."""
+"""Gradients of the server, pushed by trainers, and the model replica at a trainer."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from harness.engine.training.replica import Gathered
 
 
 class PulledReplica(Gathered):
-    """A trainer's replica of the model, whose weights are pulled; the server updates them."""
+    """A trainer's replica of the model, whose weights are pulled; only the server updates them."""
 
     def __post_init__(self) -> None:
         self.buckets = FlatParameters(self.model, self.bucket_mb)
@@ -22,13 +22,13 @@ class PulledReplica(Gathered):
 
 @dataclass(kw_only=True)
 class ServerGradients(Trained):
-    """The server's gradients, without batches; batch statistics come from a trainer."""
+    """The server's gradients: it has no batches, and takes batch statistics from a trainer."""
 
     server_loop: ServerLoop = field(init=False)
     _evaluated: int = field(default=0, init=False)  # version of the weights
 
     def evaluate(self) -> dict[str, float]:
-        """Return metrics of the whole test set; none if these weights were evaluated before."""
+        """Return metrics of the whole test set; {} if these weights were evaluated before."""
         version = self.server_loop.store.model.version
         if self._evaluated == version:
             return {}

@@ -1,4 +1,4 @@
-"""The server's own loop: it accepts trainers, and stops all of them to evaluate, save and end."""
+"""The server's main loop: it accepts trainers, and stops all of them to evaluate, save and end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,12 +18,12 @@ from harness.records.checkpoint import Files
 
 
 class TrainerLost(RuntimeError):
-    """A trainer is gone, or sends what no trainer sends; this ends the run."""
+    """A trainer is gone or sent invalid data; this ends the run."""
 
 
 @contextmanager
 def naming(session: Session) -> Iterator[None]:
-    """Raise TrainerLost, with the rank of `session`, if its connection fails inside."""
+    """Context manager: raise TrainerLost, with the session's rank, if its connection fails."""
     try:
         yield
     except (ConnectionLost, ProtocolError) as error:
@@ -38,13 +38,13 @@ class ServerLoop(Together):
     transport: Transport
     rest: Rest = field(init=False)
     sessions: list[Session] = field(default_factory=list, init=False)
-    overruns: int = field(default=0, init=False)  # a server has no pace
+    overruns: int = field(default=0, init=False)  # always 0, as a server has no pace
 
     def __post_init__(self) -> None:
         self.door = self.transport.door()
 
     def run(self) -> None:
-        """Serve to the end of the run. Raise TrainerLost when a trainer dies."""
+        """Serve until the run ends; raise TrainerLost if a trainer dies."""
         store, clock = self.store, self.store.clock
         while len(self.sessions) < store.workers * store.layout.threads:
             session = Session(connection=self.door.accept(), store=store)
@@ -65,7 +65,7 @@ class ServerLoop(Together):
 
     @property
     def done(self) -> int:
-        """Rounds."""
+        """Number of completed rounds."""
         return self.store.rounds()
 
     @property
@@ -90,11 +90,11 @@ class ServerLoop(Together):
         self.store.clock.resume()
 
     def gather(self, mine: Files) -> list[Files]:
-        """Have every thread write its part of a checkpoint; return the files of all."""
+        """Have every thread write its part of a checkpoint; return everyone's files, ours first."""
         return [mine, *(self._files(session) for session in self.sessions)]
 
     def buffers(self) -> Tensor:
-        """Return the buffers of rank 0's model: statistics of its batches."""
+        """Return the buffers of rank 0's model, which are statistics of its batches."""
         with naming(self.sessions[0]):
             return self.sessions[0].ask(BUFFERS, self.rest.done)
 

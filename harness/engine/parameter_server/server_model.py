@@ -1,4 +1,4 @@
-"""The model that a server holds: what may be applied to it, and how."""
+"""The model that a server holds: it checks pushes and applies them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from harness.workloads.buckets import BucketMb
 class ServerModel:
     """A model whose parameters lie in one vector, and its optimizer step.
 
-    `compressor` decompresses pushes. A pull during an update may see half of it.
+    `compressor` decompresses pushes. A pull during an update may see a part of it.
     """
 
     model: nn.Module
     update: Callable[[int], None]  # one optimizer step with the gradients, given the version
     compressor: Compressor
     bucket_mb: BucketMb = None
-    version: int = 0  # updates
+    version: int = 0  # number of updates
 
     def __post_init__(self) -> None:
         self.flat = FlatParameters(self.model, self.bucket_mb)
@@ -36,7 +36,7 @@ class ServerModel:
         return self.flat.weights
 
     def fault(self, push: Contribution) -> str | None:
-        """Return why `push` must not be applied; None if its values and positions are good."""
+        """Return why `push` must be rejected; None if its values and positions are valid."""
         if not all(bool(tensor.isfinite().all()) for tensor in push.tensors()):
             return "a value is not finite"
         for part, calls in zip(self.flat.buckets, push.buckets, strict=True):
@@ -45,10 +45,10 @@ class ServerModel:
         return None
 
     def apply(self, pushes: Sequence[Contribution]) -> None:
-        """Make one optimizer step with the mean of `pushes`, in their order.
+        """Make one optimizer step with the mean of `pushes`, summed in their order.
 
-        Raise ProtocolError, IndexError or RuntimeError for a push that its compressor does not
-        make; nothing has changed then.
+        Raise ProtocolError, IndexError or RuntimeError for a push that its compressor cannot have
+        made; the weights are then unchanged.
         """
         for index, part in enumerate(self.flat.buckets):
             self._mean(index, part, pushes)
@@ -57,7 +57,7 @@ class ServerModel:
         self.version += 1
 
     def _mean(self, index: int, part: BucketBuffers, pushes: Sequence[Contribution]) -> None:
-        """Put the mean of one bucket of `pushes` into `part.buffer`."""
+        """Write the mean of bucket `index` of `pushes` to `part.buffer`."""
         calls = [push.buckets[index] for push in pushes]
         if all(map(is_sparse, calls)):
             _average_(part.buffer, [call for (call,) in calls])
@@ -72,19 +72,19 @@ class ServerModel:
 
 
 def _fits(call: Call, n: int) -> bool:
-    """True if the call has values at distinct positions of n."""
+    """Return True if the call has one value for each of its distinct positions in [0, n)."""
     values, index = call
     if values.numel() != index.numel():
         return False
     if not len(index):
         return True
-    least, most = (int(end) for end in index.aminmax())  # of all, as differences may overflow
+    least, most = (int(end) for end in index.aminmax())  # as differences may overflow
     ordered = index if bool((index.diff() > 0).all()) else index.sort().values
     return 0 <= least and most < n and bool((ordered.diff() > 0).all())
 
 
 def _average_(grad: Tensor, calls: Sequence[Call]) -> None:
-    """Fill `grad` with the mean of sparse gradients."""
+    """Fill `grad` with the mean of the sparse gradients `calls`."""
     grad.zero_()
     for values, index in calls:
         grad.index_add_(0, index, values)

@@ -1,4 +1,4 @@
-"""The server's side of a connection to one trainer thread: it answers requests in their order."""
+"""The server's side of a connection to one trainer thread: it answers requests in order."""
 
 from dataclasses import dataclass
 
@@ -24,22 +24,22 @@ from harness.engine.parameter_server.messages import (
 from harness.engine.parameter_server.parameter_store import ParameterStore, TrainerThread
 
 MOST_ANSWER_BYTES = 1 << 30  # buffers of a model; those of ResNet-50 have 0.2 MiB
-MOST_BYTES = 16  # of a push, for each parameter
-MOST_EMPTY = 64  # tensors, and parameters, that a bucket may have more than that
+MOST_BYTES = 16  # of a push, per parameter
+MOST_EMPTY = 64  # allowance per bucket, in tensors and in parameters
 
 
 @dataclass(eq=False, kw_only=True)
 class Session(TrainerThread):
     """A connected trainer thread.
 
-    Every method raises ConnectionLost if the thread is gone, and ProtocolError if it sends what
-    no trainer sends; nothing of it has then been applied.
+    Every method raises ConnectionLost if the thread is gone, and ProtocolError if it sends invalid
+    data, of which nothing has been applied.
     """
 
     store: ParameterStore
 
     def greet(self) -> None:
-        """Learn who connects, and answer with the first step of its rank."""
+        """Receive and check the thread's identity, and answer with the first step of its rank."""
         hello, store = expect(self.connection.receive(), Hello), self.store
         entries, threads = store.model.vector.numel(), store.layout.threads
         known = hello.rank in range(store.workers) and hello.thread in range(threads)
@@ -53,7 +53,7 @@ class Session(TrainerThread):
         self.connection.send(Welcome(int(store.pushed[self.rank])))
 
     def serve(self) -> None:
-        """Serve the thread from the begin of training until it has no more steps to do."""
+        """Answer the thread's requests from the start of training until it has no more steps."""
         store, clock = self.store, self.store.clock
         clock.wait_running()  # no timeout: other ranks may take long to get ready
         while True:
@@ -76,7 +76,7 @@ class Session(TrainerThread):
                 return
 
     def ask(self, what: int, step: int) -> Tensor:
-        """Ask the thread, which must be waiting, for `what`; return its answer, uint8 [bytes]."""
+        """Ask the waiting thread for `what`, BUFFERS or SAVE; return its answer, uint8 [bytes]."""
         self.connection.send(Ask(what, step))
         answer = expect(self.connection.receive(), Answer)
         if not 0 <= answer.nbytes <= MOST_ANSWER_BYTES:
@@ -84,7 +84,7 @@ class Session(TrainerThread):
         return self.connection.take(torch.empty(answer.nbytes, dtype=torch.uint8))
 
     def _content(self, push: Push) -> Contribution:
-        """Receive the gradient that follows `push`."""
+        """Receive and return the gradient that follows `push`."""
         model, rows = self.store.model, push.tensors
         n, buckets = model.vector.numel(), len(model.flat.buckets)
         if not 0 <= rows <= n + MOST_EMPTY * buckets or not 0 < push.density <= 1:

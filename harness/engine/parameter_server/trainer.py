@@ -22,12 +22,12 @@ from harness.records.checkpoint import Files
 
 
 class ServerLost(RuntimeError):
-    """The server is gone, or cannot be reached."""
+    """The server is gone or cannot be reached."""
 
 
 @dataclass
 class Served(Together):
-    """One thread of a trainer. The server stops the clock, evaluates and writes for all."""
+    """One thread of a trainer; the server stops the clock, evaluates and saves for all."""
 
     clock: Any  # a harness.clock.Clock
     loop: Loop = field(init=False)
@@ -44,20 +44,20 @@ class Served(Together):
         return [mine]
 
     def ends(self, done: int, seen: Observation) -> bool | None:
-        """Return True if the server's answer to the last push was that the run ends."""
+        """Return True if the answer to the last push ended the run, else None."""
         return self.exchange.ends or None
 
     def train(self) -> None:
-        """Train to the last step, and wait until all trainers have."""
+        """Train to the last step, then wait until all trainers are done."""
         self.loop.run()
         client = self.exchange.client
         client.done()
-        sent, received = self.exchange.bytes  # the others belong to no step with a row
+        sent, received = self.exchange.bytes  # all other bytes belong to no row of steps.csv
         self.loop.aside_bytes[0] += client.connection.sent_bytes - sent
         self.loop.aside_bytes[1] += client.connection.received_bytes - received
 
     def answer(self, ask: Ask) -> Tensor:
-        """Return the model's buffers, or name and digest of the file that it saves, as uint8."""
+        """Return the model's buffers, or name and digest of a checkpoint file, as uint8."""
         gradients: Any = self.loop.gradients
         if ask.what == BUFFERS:
             return buffers_of(gradients.model)
@@ -68,14 +68,14 @@ class Served(Together):
 
 @dataclass
 class Trainer:
-    """The threads of a rank. Each takes the rank's next step and batch when it is free."""
+    """The threads of a rank; each takes the rank's next step and batch when it is free."""
 
     threads: list[Served]
     transport: Transport
-    start_s: float  # to reach a server that may not listen yet
+    start_s: float  # limit to reach a server that may not listen yet
 
     def __post_init__(self) -> None:
-        self._lock = threading.Lock()  # of the next step and the batches
+        self._lock = threading.Lock()  # guards the next step and the batches
         self.loops = [thread.loop for thread in self.threads]
         self._steps: Any = self.loops[0].steps
         for loop in self.loops:
@@ -83,7 +83,7 @@ class Trainer:
 
     @property
     def done(self) -> int:
-        """Steps that were acknowledged."""
+        """Number of steps that the server has acknowledged."""
         return sum(loop.done - loop.first for loop in self.loops)
 
     @property
@@ -95,9 +95,9 @@ class Trainer:
         return [sum(loop.aside_bytes[way] for loop in self.loops) for way in range(2)]
 
     def run(self) -> int:
-        """Train until every step is done, or the server ends the run; return the overruns.
+        """Train until every step is done or the server ends the run; return the overruns.
 
-        Raise ServerLost when the server is gone.
+        Overruns are steps that took longer than their pace. Raise ServerLost if the server is gone.
         """
         try:
             for thread in self.threads:
@@ -113,7 +113,7 @@ class Trainer:
         return None
 
     def _taken(self, loop: Loop) -> Iterator[int]:
-        """Yield the steps that a thread takes; its gradients get the batch of each."""
+        """Yield the steps that one thread takes, and give its gradients the batch of each."""
         exchange: Any = loop.exchange
         gradients: Any = loop.gradients
         while True:

@@ -1,6 +1,6 @@
-"""Connections and threads of a run with a parameter server, whose processes exchange packets.
+"""Connections and threads of a run with a parameter server over packets.
 
-`harness.virtual.crew` has the same for virtual time.
+`harness.virtual.crew` implements the same interfaces in virtual time.
 """
 
 import queue
@@ -21,7 +21,7 @@ PORT = 29501  # inside the server's namespace
 
 
 class MessageConnection(Protocol):
-    """One end of a connection, such as `connection.TcpConnection`; its counts only grow."""
+    """One end of a connection, such as `connection.TcpConnection`; its byte counts only grow."""
 
     sent_bytes: int
     received_bytes: int
@@ -36,7 +36,7 @@ class MessageConnection(Protocol):
 
 
 class Condition(Protocol):
-    """The interface of threading.Condition that a server uses."""
+    """The part of threading.Condition's interface that a server uses."""
 
     def __enter__(self) -> bool: ...
 
@@ -48,7 +48,7 @@ class Condition(Protocol):
 
 
 class Door(Protocol):
-    """The place where a server accepts trainers."""
+    """Listener at which a server accepts trainers."""
 
     def accept(self) -> MessageConnection: ...
 
@@ -65,23 +65,23 @@ class Transport(Protocol):
     def door(self) -> Door: ...
 
     def join(self, reach_s: float) -> MessageConnection:
-        """Connect to the server within `reach_s`. Raise ConnectionLost if it is not there."""
+        """Connect to the server within `reach_s`; raise ConnectionLost if that fails."""
         ...
 
     def condition(self) -> Condition: ...
 
     def begin(self, work: Callable[[], None]) -> Joinable:
-        """Start a thread that serves a trainer."""
+        """Start and return a thread that serves a trainer."""
         ...
 
     def together(self, works: Sequence[Callable[[], None]]) -> None:
-        """Do all of `works`, each on a thread, and raise the first failure at once."""
+        """Run all `works`, each on its own thread; raise the first failure at once."""
         ...
 
 
 @dataclass
 class Process:
-    """The `Transport` of a process, over packets."""
+    """The `Transport` of one process of a run over packets."""
 
     run_dir: Path
     address: str  # of the server
@@ -108,7 +108,7 @@ class Process:
 
         def caught(work: Callable[[], None]) -> None:
             try:
-                torch.set_num_threads(cores)  # of each thread by itself; it decides the rounding
+                torch.set_num_threads(cores)  # a setting per thread, on which rounding depends
                 work()
                 endings.put(None)
             except BaseException as error:
