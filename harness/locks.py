@@ -1,8 +1,7 @@
 """File locks: one run at a time on a machine, and one process at a time in a run directory.
 
 Two runs at a time would distort each other's timings. The locks are the kernel's (flock): they end
-with the last process that has the descriptor, however it ends. The file names the holder, for those
-who wait.
+with the last process that has the descriptor. The file names the holder, for those who wait.
 """
 
 import fcntl
@@ -50,10 +49,7 @@ def machine_to_ourselves(what: str) -> Iterator[int]:
 
 
 def directory_lock(run_dir: Path) -> Path:
-    """Return the path of the lock of `run_dir`, a file beside it.
-
-    On a shared file system it locks out other machines, too.
-    """
+    """Return the path of the lock of `run_dir`, a file beside it that other machines may see."""
     return run_dir.with_name(f".{run_dir.name}.lock")
 
 

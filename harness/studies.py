@@ -54,10 +54,7 @@ class Study(NamedTuple):
 
 @cache
 def studies() -> tuple[Study, ...]:
-    """Return all studies sorted by name; if two have one name, the first on Python's path wins.
-
-    Also restrict the package `papers` to the folders found.
-    """
+    """Return all studies by name, the first of each on Python's path; restrict `papers` to them."""
     folders = [*SEARCHED, str(HARNESS.parent), *filter(None, [os.environ.get(OWN)])]
     found = [Path(folder or ".").resolve() / NAMESPACE for folder in dict.fromkeys(folders)]
     portions = [each for each in found if each.is_dir() and not _is_of_another(each)]

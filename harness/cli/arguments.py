@@ -24,10 +24,7 @@ class Arguments(NamedTuple):
         return int(text)
 
     def choice(self, flag: str, choices: Sequence[str]) -> str | None:
-        """Return a flag's value, None if it is not given.
-
-        Raise BadSetting if it is not in `choices`.
-        """
+        """Return a flag's value, or None; raise BadSetting if it is not in `choices`."""
         value = self.flags.get(flag)
         if value is not None and value not in choices:
             raise BadSetting(f"{flag} must be one of {', '.join(choices)}, got {value!r}")

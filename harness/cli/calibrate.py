@@ -83,10 +83,7 @@ def _device(kind: str, name: str, force: bool) -> int:
 
 
 def _testbeds(path: Path, force: bool) -> int:
-    """Fit testbeds and print their errors; with `force` write the constants to their files.
-
-    Return 1 with a printed message if a file cannot be read, else 0.
-    """
+    """Fit testbeds and print errors; `force` updates their files. Return 1 if reading fails."""
     try:
         rows = read(path)
         for file in bench_files():

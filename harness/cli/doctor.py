@@ -17,10 +17,7 @@ from harness.doctor.show import Groups, as_json, show, verdict
 
 
 def main(given: Arguments) -> int:
-    """Print findings on this machine; return 0 if the runs of the overrides can run here, else 1.
-
-    Raise BadSetting for bad overrides. Some flags call another command of `doctor` instead.
-    """
+    """Print findings on this machine; return 0 if the runs of the overrides can run here."""
     if "--contract" in given.flags:
         return contract.main(given.overrides)
     for flag in ("--clean", "--calibrate"):

@@ -21,8 +21,7 @@ TICK_S = 0.1  # the network reads a profile no more often
 def draw(settings: Settings) -> None:
     """Write RESULTS/draw_PROFILE.png, and print its path and a table of rates and delays.
 
-    Raise BadSetting if the profile does not fit the nodes, CannotWrite if the folder is not
-    writable.
+    Raise BadSetting if the profile does not fit the nodes, CannotWrite if writing fails.
     """
     run = settings.run()
     constraints.check(run, "workers_per_node", "profile")

@@ -98,10 +98,7 @@ def _in_order(runs: Sequence[Settings], numbers: list[int]) -> list[int]:
 
 
 def _outcome(sweep: SweepFolder, number: int, settings: Settings, said: str) -> run.Outcome:
-    """Return the outcome of run `number`; `said` is the launcher's error.
-
-    Raise BadSetting if the job refused its settings.
-    """
+    """Return run `number`'s outcome; raise BadSetting if refused. `said`: the launcher's error."""
     if ending := sweep.ending(number):
         if ending.refused:
             raise BadSetting(ending.error or "")

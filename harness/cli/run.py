@@ -59,10 +59,7 @@ def _checked_or_refused(arguments: list[str]) -> Described:
 
 
 def _checked(arguments: list[str]) -> Described:
-    """Compose and check all runs of the command line. Raise BadSetting before any of them starts.
-
-    The results folder is created if all runs are valid.
-    """
+    """Compose and check all runs, then create the results folder; raise BadSetting if one fails."""
     options = [each for each in arguments if each[:1] == "-" and each not in sweep.MULTIRUN]
     if options:
         known = "--help, --cfg job, --config-dir, --studies and -m"

@@ -143,10 +143,7 @@ def _left(sweep: SweepFolder, seen: list[SeenRun]) -> str:
 
 
 def _followed(sweep: SweepFolder, wait: Callable[[float], None] = time.sleep) -> list[SeenRun]:
-    """Show `sweep` in the terminal until nothing is left to do, or until Ctrl-C.
-
-    Return the states shown last. `wait` is called with the seconds between updates.
-    """
+    """Show `sweep` in the terminal until it ends or Ctrl-C; return the states shown last."""
     from rich.live import Live
     from rich.text import Text
 

@@ -17,10 +17,7 @@ STUDIES = {
 
 
 def main(arguments: list[str]) -> int:
-    """Call the command that the first argument names, and return its exit status.
-
-    Raise BadSetting for an unknown name.
-    """
+    """Run the command that the first argument names; return its status, or raise BadSetting."""
     name, *rest = arguments or [""]
     if name == "--help":
         print("gradnet study COMMAND ...\n")

@@ -1,1 +1,1 @@
-"""What a run is told: values that are checked, and the frozen run made of them."""
+"""Settings of a run: checks of their values, and the frozen `Run` built from them."""

@@ -43,9 +43,8 @@ class Given:
     ) -> float:
         """Return the emulated seconds to compress a bucket of `elements`, without threshold search.
 
-        `shapes` are the bucket's parameters, `rank` the rank of their factors. If the model is a
-        stand-in with `of` elements, the cost per element is multiplied by `represented / of`. The
-        number of buckets and matrices is not scaled.
+        `shapes` are its parameters, `rank` that of their factors. If the model is a stand-in with
+        `of` elements, the cost per element is scaled by `represented / of`.
         """
         cost, stands_for = self.cost, self.represented / of if self.represented and of else 1.0
         matrices = [(s[0], prod(s[1:])) for s in shapes if len(s) > 1]
@@ -56,10 +55,7 @@ class Given:
         return self.scale * (1e-6 * us + 1e-9 * stands_for * ns)
 
     def search_s(self, searched: Mapping[str, Sequence[int]], of: int | None = None) -> float:
-        """Return the emulated seconds to find thresholds, for a stand-in model of `of` elements.
-
-        `searched` has the sizes of the searched parameters by method, "sort" or "partition".
-        """
+        """Return emulated seconds to find thresholds in parameters of these sizes, by method."""
         stands_for = self.represented / of if self.represented and of else 1.0
         sizes = {how: [stands_for * size for size in each] for how, each in searched.items()}
         ns = self.cost.sort_ns * sum(n * log2(n) for n in sizes.get("sort", ()))
@@ -69,11 +65,7 @@ class Given:
     def charge(
         self, compressor: Any, shapes: Mapping[str, Shape], density: float, step: int, of: int
     ) -> float:
-        """Return the emulated seconds `compressor` takes for one bucket, with its threshold search.
-
-        `shapes` are the bucket's parameters by name; `of` is the number of elements of the
-        gradient.
-        """
+        """Return the emulated seconds to compress a bucket; `of` is the size of the gradient."""
         rank, each = getattr(compressor, "rank", 0), list(shapes.values())
         if rank is None:
             rank = nearest_rank(each, density)
@@ -85,8 +77,7 @@ class Given:
 def nearest_rank(shapes: Sequence[Shape], density: float) -> int:
     """Return the rank at which the factors have about `density` of the matrices' elements, >= 1.
 
-    A compressor that derives its rank from the density also rounds and counts vectors; this does
-    not.
+    Compressors that derive their rank from a density also round, and count vectors.
     """
     sizes = [(shape[0], prod(shape[1:])) for shape in shapes if len(shape) > 1]
     sides = sum(n + m for n, m in sizes)

@@ -24,8 +24,5 @@ def check_nodes(nodes: int, left: int | None) -> None:
 
 
 def on_left(nodes: int, left: int | None) -> int:
-    """Return the number of nodes on the left:
-
-    `left`, or half of `nodes` rounded up if it is None.
-    """
+    """Return the number of nodes on the left; None means half of `nodes`, rounded up."""
     return left or (nodes + 1) // 2

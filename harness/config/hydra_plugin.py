@@ -10,8 +10,7 @@ from harness.config.search_path import CONF, folders
 class StudiesSearchPath(SearchPathPlugin):
     """Plugin that appends the folders of `search_path.folders` if Hydra composes our conf/.
 
-    Hydra also asks plugins for other applications in the process, such as the user's own. Their
-    search paths stay as they are.
+    Hydra also asks it for other applications in the process, whose paths stay as they are.
     """
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:

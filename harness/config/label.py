@@ -162,8 +162,8 @@ def _is_kin(name: str, base: Method, method: Method) -> bool:
     """Return True if `method` is a variant of the preset `name`, whose method is `base`.
 
     Usually both must have the same compressor and controller. A preset named after its controller
-    may have any compressor, and one with local steps any of both. A preset that compresses
-    activations, or a dense one with a server, has no variants and must be equal.
+    may have any compressor, and one with local steps any compressor and controller. One that
+    compresses activations, and a dense one with a server, has no variants.
     """
     is_dense = base.compressor["_target_"] == DENSE
     if base.activations["_target_"] != ALL_CROSSES or (base.server and is_dense):
@@ -190,10 +190,7 @@ def _leaves(method: Method) -> Iterator[tuple[str, Any]]:
 
 
 def _composed(method: Method) -> NamePrefix:
-    """Name a method by its parts.
-
-    Error feedback is its default if the compressor drops elements.
-    """
+    """Name a method by its parts; the name implies error feedback if the compressor drops some."""
     compressor, own = named("compressor", method.compressor)
     controller, rule = named("controller", method.controller)
     name = ("dense" if method.server else ALLREDUCE) if compressor == "dense" else compressor
@@ -230,10 +227,9 @@ def _tokens(method: Method, prefix: NamePrefix, but: Container[str]) -> Iterator
 
 
 def _shows_density(method: Method, prefix: NamePrefix) -> bool:
-    """Return True if the name must contain the density.
+    """Return True if a name shows the density: it is not the preset's, or no preset implies it.
 
-    It does if the density is not the preset's, or if the prefix is only a compressor's name. A
-    preset with density 1 sends all elements in fewer bits, so its name shows none.
+    A preset with density 1 sends all elements in fewer bits, so its name shows none.
     """
     density, usual = method.controller["density"], prefix.base.controller["density"]
     if density != usual:

@@ -91,11 +91,7 @@ class LocalSteps(Parallel):
         return warm + (steps - warm + self.lag) // self.steps_apart
 
     def sampled_steps(self, first: int, spread: int) -> tuple[int, int]:
-        """Return the steps to sample at the start and over the rest, rounded to whole rounds.
-
-        The start is the warm-up and the first round; the rest is `spread`, rounded up. `first` is
-        ignored.
-        """
+        """Return steps to sample: warm-up and first round, then `spread` rounded up to rounds."""
         return self.warmup_rounds + self.h, -(-spread // self.h) * self.h
 
 

@@ -30,10 +30,7 @@ class NetworkChoice(Protocol):
         ...
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
-        """Raise ValueError for impossible settings, NetworkError if this machine lacks a feature.
-
-        The settings are checked for `nodes`, a `profile` and a dilation.
-        """
+        """Raise ValueError if arguments do not fit, NetworkError if the machine lacks a feature."""
         ...
 
     def machines_of_run(self) -> int:
@@ -57,7 +54,6 @@ class NetworkChoice(Protocol):
     ) -> Given | None:
         """Return the cost model of `compressor` (a file of compressors/); None if it is measured.
 
-        `represented` returns the number of elements of the original model if this one is a
-        stand-in.
+        `represented` returns the elements of the original model, None without a stand-in.
         """
         ...

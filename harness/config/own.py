@@ -58,8 +58,7 @@ OWN = {
 def is_own(part: str, made: Any) -> bool:
     """Return True if `made` is a model or data set without our interface, or a function for one.
 
-    A function's declared return type decides; one without is accepted. Python's own objects are
-    not.
+    A function's return type decides, if it has one. Python's own objects are refused.
     """
     own = OWN.get(part)
     if own is None or not callable(made) or is_pythons_own(made):

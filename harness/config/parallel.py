@@ -10,8 +10,7 @@ ORDERS = ("gpipe", "1f1b")  # of micro-batches, in harness.engine.pipeline.sched
 class Parallel:
     """Base of all choices, with default answers to the questions the engine asks of them.
 
-    A choice overrides the answers that differ. `harness.engine.programs` maps each choice to the
-    program that its ranks run.
+    `harness.engine.programs` maps each choice to the program that its ranks run.
     """
 
     kind: ClassVar[str]  # name of the choice in conf/parallel

@@ -24,8 +24,7 @@ class Refused(yaml.YAMLError):
 def from_file(path: Path | str, aliases: bool = True) -> Any:
     """Return the values in the YAML file `path`, checked as by `read`.
 
-    Raise Refused for a pipe, a device, or a file larger than MOST_BYTES, and OSError if opening
-    fails.
+    Raise Refused for a pipe, a device or a file larger than MOST_BYTES, OSError if it is missing.
     """
     return read(text_of(path), aliases)
 
@@ -42,10 +41,7 @@ def text_of(path: Path | str) -> str:
 
 
 def read(text: str, aliases: bool = True) -> Any:
-    """Return the values in `text`.
-
-    Raise yaml.YAMLError if it is not YAML, Refused as `check` does.
-    """
+    """Return the values in `text`; raise yaml.YAMLError if it is not YAML, Refused as `check`."""
     check(text, aliases)
     return yaml.load(text, LOADER)
 

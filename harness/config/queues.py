@@ -22,9 +22,8 @@ def check(queue_ms: float | None, queue_bytes: int | None) -> None:
 def bytes_of(queue_ms: float | None, queue_bytes: int | None, profile: Profile) -> int:
     """Return the buffer size of each direction: `queue_bytes`, or `queue_ms` at the highest rate.
 
-    A size from `queue_ms` is kept in [256 KiB, 64 MiB]. It is fixed, like a switch's buffer: it
-    lasts longer when the rate drops, and a change of the rate drops no packet. Both the rate and
-    `queue_ms` are emulated, so dilation does not change the size.
+    A size from `queue_ms` is kept in [256 KiB, 64 MiB] and fixed, like a switch's buffer: a change
+    of the rate drops no packet. Rate and `queue_ms` are emulated, so dilation does not change it.
     """
     if queue_bytes is not None:
         return queue_bytes

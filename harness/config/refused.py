@@ -139,10 +139,7 @@ def refused(error: Exception, arguments: Sequence[str]) -> str:
 
 
 def _culprit(arguments: Sequence[str]) -> str:
-    """Return the argument that breaks the composition.
-
-    Return "" if all arguments can be composed, and all of them joined if no single one is at fault.
-    """
+    """Return the argument that breaks the composition: "" if none does, all if several do."""
     for argument in ("", *arguments):
         others = [each for each in arguments if each != argument]
         with suppress(Exception), sweep.hydra():
@@ -338,10 +335,7 @@ def _not_in(
 
 
 def _of_other_choices(group: str, last: str) -> tuple[str, bool]:
-    """Return a hint on choices of `group` that have the key, and True if the match is exact.
-
-    Keys that differ only in their unit also match.
-    """
+    """Return a hint on choices of `group` with this key but for its unit; True if it is exact."""
     having: dict[str, list[str]] = {}
     for name in search_path.choices(group) if group in groups() else ():
         for key in parts.keys_of(group, name):
@@ -416,10 +410,7 @@ def _with_its_key(word: str) -> str:
 
 
 def _composed(arguments: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
-    """Return the dotted keys and the choice of each group that `arguments` compose to.
-
-    Both are empty if the arguments cannot be composed.
-    """
+    """Return all dotted keys and each group's choice; both are empty if `arguments` are invalid."""
     asked = [each for each in arguments if each[:1] != "-"]
     with suppress(HydraException), sweep.hydra():
         config = sweep.load(asked, sweep.RunMode.MULTIRUN)
@@ -438,10 +429,7 @@ def _given(key: str, arguments: Sequence[str]) -> str:
 
 
 def _nearest(word: str, known: Sequence[str], cutoff: float = 0.5) -> str:
-    """Return a hint with up to NEAR known words: equal but for case, same prefix or similar.
-
-    Return "" if no word is near.
-    """
+    """Return a hint with known words, equal but for case, same prefix or similar; "" if none."""
     lower = {each.lower(): each for each in known if each != word}
     plain = word.lower().replace("-", "_")
     if plain in lower:

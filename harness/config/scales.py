@@ -1,7 +1,6 @@
 """Choice of the scale (paper or laptop), and composition of the runs of a command line.
 
-The paper's scale is chosen if this machine has its data and devices. A scale in the command line or
-in the experiment is never changed.
+Without a given scale the paper's is chosen if this machine has its data and devices.
 """
 
 import re

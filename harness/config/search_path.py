@@ -65,8 +65,7 @@ def check_own() -> None:
 def without_folders(arguments: Sequence[str]) -> list[str]:
     """Register the folders of --config-dir and --studies; return the other arguments.
 
-    Also add the working directory to sys.path, so that `_target_` may name a module in it. Raise
-    BadSetting if a folder cannot be used.
+    Also let `_target_` name modules of the working directory. Raise BadSetting for a bad folder.
     """
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
@@ -96,10 +95,7 @@ def readable(file: Path | str) -> Iterator[None]:
 
 
 def values(file: Path) -> Any:
-    """Return the values in the yaml `file`.
-
-    Raise BadSetting with its name if it is not valid YAML.
-    """
+    """Return the values in the yaml `file`; raise BadSetting with its name if it is not valid."""
     with readable(file):
         return plain_yaml.from_file(file)
 

@@ -152,10 +152,7 @@ class Settings:
         return cls(plain_yaml.from_file(run_dir / "config.yaml", aliases=False))
 
     def __getitem__(self, key: str) -> Any:
-        """Return the value of a dotted key such as `emulation.dilation`.
-
-        Raise KeyError if it is missing, BadSetting if what should be a section is not one.
-        """
+        """Return a dotted key's value; raise KeyError if missing, BadSetting in a non-section."""
         value: Any = self.config
         for part in key.split("."):
             if not isinstance(value, dict):
@@ -208,17 +205,15 @@ class Settings:
     def run_dir(self) -> Path:
         """Return the absolute path results/EXPERIMENT/RUN_ID.
 
-        If a run uses several machines, those after the first have their part in a folder that the
-        network chooses.
+        Machines of a run after the first have another folder, which the network chooses.
         """
         place = self.build("network").place(self.run_id())
         return Path(self["results"]).absolute() / self["experiment"] / place
 
     def build(self, part: str) -> Any:
-        """Build the object that section `part` describes: one of PARTS or a nested section.
+        """Build the object of section `part`; those in SHARED are built once if frozen.
 
-        Stateless parts in SHARED are built once. Raise BadSetting, starting with the section's
-        name, if the section is invalid or the constructor refuses it.
+        Raise BadSetting, starting with the section's name, if the section is invalid.
         """
         section = self._section(part)
         try:
@@ -251,10 +246,7 @@ class Settings:
         return made
 
     def _section(self, part: str) -> dict[str, Any]:
-        """Return the section of a part without `agree`.
-
-        Raise BadSetting if it has no `_target_`.
-        """
+        """Return a part's section without `agree`; raise BadSetting if it has no `_target_`."""
         try:
             section = self[part]
         except KeyError:

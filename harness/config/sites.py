@@ -1,4 +1,4 @@
-"""Sites of nodes, as any star checks them: which node is where, and how far sites are apart."""
+"""Sites of nodes, for all star networks: the site of each node, and delays between sites."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ Rates = tuple[tuple[float | None, ...], ...]
 
 
 class Sites(NamedTuple):
-    """The site of each node, delays [from][to] in ms one way, and rates in Mbit/s, where known."""
+    """Site of each node, delays [from][to] in ms one way, and rates in Mbit/s if known."""
 
     of_nodes: tuple[int, ...]
     delays_ms: tuple[tuple[float, ...], ...]
@@ -18,9 +18,9 @@ class Sites(NamedTuple):
 
 
 def sites_of(sites: Any, site_delays_ms: Any, regions: Any) -> Sites | None:
-    """From settings: numbers and a matrix, or names and a file of regions; None: all in one place.
+    """Build sites from numbers and a delay matrix, or from names and a file of `regions`.
 
-    ValueError for what is neither.
+    Return None if all nodes are in one place. Raise ValueError for other settings.
     """
     if regions is not None:
         return _of_regions(sites, site_delays_ms, regions)

@@ -130,8 +130,7 @@ def comparison(overrides: Sequence[str]) -> list[list[str]]:
 def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
     """Return Hydra's composed configuration, which the caller must not change.
 
-    With MULTIRUN, swept keys are left out. Raise OnlyAStandIn for a choice that is missing only at
-    scale=paper.
+    MULTIRUN leaves out swept keys. Raise OnlyAStandIn if only scale=laptop has a choice.
     """
     sweeps = any(MAY_SWEEP & set(each) for each in overrides)
     try:
@@ -151,8 +150,7 @@ def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
 def _composed(stamp: int, overrides: tuple[str, ...], mode: RunMode) -> DictConfig:
     """Compose the groups, which the runs of a sweep share, and then set the values.
 
-    `stamp` invalidates the cache when a file changes. Mappings in a part, such as `units` of a
-    profile, accept new keys.
+    `stamp` is that of the files. Mappings of a part, such as a profile's `units`, take new keys.
     """
     loader: Any = GlobalHydra.instance().config_loader()
     parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -217,10 +215,7 @@ def _product(overrides: list[Override]) -> list[list[str]]:
 
 
 def settings_of(choice: Sequence[str]) -> Settings:
-    """Return the settings of one run, with its command as `typed`.
-
-    If only virtual time is possible here, the settings are those of `usable_settings`.
-    """
+    """Return one run's settings and command, in virtual time if packets are impossible here."""
     settings = usable_settings(load(choice))
     words = [*choice, *([ALONE] if any("experiment=" in word for word in choice) else [])]
     settings.config["typed"] = shlex.join(["python", "-m", "harness", *dict.fromkeys(words)])
@@ -255,8 +250,7 @@ def plain_settings(config: DictConfig) -> Settings:
 def _drop_keys_of_another_choice(group: str, told: dict[str, Any], config: DictConfig) -> None:
     """Delete keys from section `group` of `told` that belong to a choice that was replaced.
 
-    A method or experiment may set keys for its own choice. They stay when an override selects
-    another choice, whose class may not have them.
+    An override replaces a choice, but keys that a method or experiment set for it would stay.
     """
     overrides = [each.lstrip("+") for each in config.hydra.overrides.task]
     section: Any = told.get(group)

@@ -211,8 +211,7 @@ def is_pythons_own(made: Any) -> bool:
 def forbidden(section: Any, prefix: str = "") -> str:
     """Return a message on the first nested section that must not be instantiated; "" if none.
 
-    A nested section must name a class that is not from the standard library, and no key of Hydra's
-    except `_target_`.
+    A nested section must name a class outside of the standard library.
     """
     items: Any = section.items() if isinstance(section, Mapping) else enumerate(section)
     for key, value in items:

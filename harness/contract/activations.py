@@ -27,8 +27,7 @@ def gradient(seed: int) -> Tensor:
 def there_and_back(before: Activations, after: Activations, seed: int) -> tuple[Tensor, Tensor]:
     """Send activations forward and a gradient back over a cut, with one object on each side.
 
-    Return the activations after the cut and the gradient before it. Raise BadPart if a message has
-    other contents than the receiver expects.
+    Return both as received. Raise BadPart if a message is not what the receiver expects.
     """
     piece, kept = calls.forward(before, rectified(*SHAPE, seed), True)
     behind, held = calls.received(after, piece, SHAPE, True)

@@ -35,10 +35,7 @@ PARAMETERS: Shapes = {"embed": (12, 40), "bias": (33,), "kernel": (8, 3, 3, 3), 
 
 
 def check(compressor: Compressor, outcomes: list[BucketOutcome]) -> None:
-    """Raise LawBroken unless all workers got the same finite mean of what they contributed.
-
-    A worker's contribution is its gradient minus its unsent rest. Means must be equal to the bit.
-    """
+    """Raise LawBroken unless all workers got one finite mean, to the bit, of grad minus unsent."""
     first = outcomes[0].reduced.mean
     for rank, (_, (mean, unsent), _) in enumerate(outcomes):
         same = torch.equal(bits(mean), bits(first))
@@ -95,10 +92,7 @@ def large_bucket(make: Make) -> None:
 
 
 def not_finite(make: Make, bad: float, share: float) -> None:
-    """Raise LawBroken if a gradient with `bad` elements is neither refused nor seen in a mean.
-
-    `share` of one gradient's elements is bad; later gradients are finite and use error feedback.
-    """
+    """Raise LawBroken if a `share` of `bad` elements is neither refused nor visible in a mean."""
     n = 2000
     grads = [gradient(n, rank) for rank in range(2)]
     grads[0][: int(share * n)] = bad
@@ -149,10 +143,7 @@ def densities_differ(make: Make) -> None:
 
 
 def repetition(make: Make) -> None:
-    """Raise LawBroken unless equal gradients give equal means and sent bytes.
-
-    Also raise it if torch's global random numbers were drawn.
-    """
+    """Raise LawBroken if a repetition changes means or bytes, or draws global random numbers."""
     grads = [gradient(5000, rank) for rank in range(2)]
     before = torch.get_rng_state()
     first, second = (run(make, grads, 0.1) for _ in range(2))
@@ -200,10 +191,7 @@ def descend(make: Make, workers: ThreadWorkers) -> tuple[Tensor, list[BucketOutc
 
 
 def replicas_stay_equal(make: Make, size: int) -> None:
-    """Raise LawBroken unless `size` workers end with equal weights, with error feedback.
-
-    The buckets change after the first step.
-    """
+    """Raise LawBroken unless `size` workers end with equal weights, though buckets change."""
     results = together(size, partial(descend, make))
     for rank, (weights, _) in enumerate(results):
         same = torch.equal(bits(weights), bits(results[0][0]))

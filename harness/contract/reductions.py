@@ -50,10 +50,7 @@ class ThreadReplica:
     def reduce(
         self, grad: Tensor, density: float, step: int = 0, index: int = 0, of: Shapes | None = None
     ) -> BucketOutcome:
-        """Reduce one bucket, `grad` [n], of parameters with shapes `of`.
-
-        Raise BadPart if the compressor's result is malformed.
-        """
+        """Reduce one bucket, `grad` [n], with shapes `of`; raise BadPart for a malformed result."""
         of = of or shapes_of(grad.numel())
         names, sizes = tuple(of), [prod(shape) for shape in of.values()]
         buffer = grad.clone()

@@ -24,10 +24,7 @@ class ThreadMeeting:
         self._brought: list[Any] = [None] * size
 
     def exchange(self, rank: int, thing: Any) -> list[Any]:
-        """Return the objects of all workers by rank, `thing` being this worker's.
-
-        Raise BrokenBarrierError if a worker does not come within DEADLINE_S.
-        """
+        """Return all workers' things by rank; raise BrokenBarrierError after DEADLINE_S."""
         self._brought[rank] = thing
         self._barrier.wait(DEADLINE_S)
         everything = list(self._brought)
@@ -99,10 +96,7 @@ def _check(pairs: list[tuple[list, list]], equal: bool) -> None:
 
 
 def together(size: int, work: Callable[[ThreadWorkers], Any]) -> list[Any]:
-    """Run `work` on `size` threads; return the results by rank, or raise the first failure.
-
-    Set torch to one thread for the whole process.
-    """
+    """Run `work` on `size` threads; return results by rank, or raise the first failure."""
     torch.set_num_threads(1)
     meeting = ThreadMeeting(size)
 

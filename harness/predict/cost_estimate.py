@@ -50,8 +50,7 @@ def at_a_time() -> int:
 class Estimate:
     """Estimate of the real seconds that a command's remaining runs take.
 
-    `at_a_time` virtual runs are assumed to run side by side. The times of ended runs correct the
-    estimate of the others.
+    `at_a_time` virtual runs go side by side. The times of ended runs correct the estimate.
     """
 
     at_a_time: int = field(default_factory=at_a_time)
@@ -132,11 +131,7 @@ class Announced(NamedTuple):
 
 
 def announced(runs: list[Settings]) -> Announced:
-    """Return the announcement of a command's `runs`.
-
-    It has their number, the minutes left, overrides for fewer runs, and this machine's share of a
-    step.
-    """
+    """Return the number of `runs`, their minutes, how to run fewer, and this machine's share."""
     estimate, unknown = Estimate(at_a_time=1), 0
     for settings in runs:
         try:

@@ -133,8 +133,7 @@ def predict(run: Run, times: Times | None = None) -> Prediction:
 def replay(run: Run, weight: Weight = lambda step: 1.0) -> tuple[float, pd.DataFrame]:
     """Do `run` in virtual time; return its emulated seconds and the recorded steps of all ranks.
 
-    A replayed step counts as `weight(step)` steps. No file is left behind. Raise BadSetting if a
-    rank fails.
+    A step counts as `weight(step)` steps. No file is kept. Raise BadSetting if a rank fails.
     """
     with for_a_while(run) as (folder, costs):
         world = virtual(run)(folder, run, costs, None, lambda: None, weight)
@@ -154,10 +153,7 @@ MEANS = (
 
 @contextmanager
 def for_a_while(run: Run) -> Iterator[tuple[Path, Costs]]:
-    """Yield a temporary folder for a run in virtual time, and the costs of its network.
-
-    Raise BadSetting if a rank fails inside.
-    """
+    """Yield a temporary folder and network costs for a virtual run; BadSetting if it fails."""
     network, sharing = run.network, run.workers_per_node
     assert isinstance(network, Simulated)
     costs = network.costs(run.profile, run.nodes, sharing, run.emulation.dilation, run.network_seed)
@@ -268,10 +264,7 @@ class Plan:
         return [(each, keys.count(key), self._known[key]) for key, each in first.items()]
 
     def apart(self) -> list[str]:
-        """Return a label for each item of `settings`: the `key value` pairs in which they differ.
-
-        Keys of the method are left out.
-        """
+        """Label each item of `settings` by the `key value` pairs that differ, without methods."""
         known = [planned.values for planned, _, _ in self.settings()]
         keys = sorted({key for one in known for key in one if key[0] not in sweep.OF_A_METHOD})
         differ = [key for key in keys if len({str(one.get(key)) for one in known}) > 1]
