@@ -102,10 +102,11 @@ def test_one_method_one_seed_without_baseline(tmp_path, capsys):
 def test_a_method_has_one_colour_in_all_figures_and_curves_of_a_page(tmp_path, monkeypatch):
     """Two settings: in the second one the method that had the name's own colour is not there."""
     names = ["topk_0.1", *(f"topk_{n / 100}" for n in range(11, 60))]
-    wanted = next(
+    named = next(
         [a, b] for a, b in combinations(names, 2) if styles([a, b])[b].color != style(b).color
     )
-    for workers, methods in ((2, wanted), (4, wanted[1:])):
+    wanted = [f"top-k {100 * float(name[5:]):g} %" for name in named]
+    for workers, methods in ((2, named), (4, named[1:])):
         for method in [*methods, "allreduce"]:
             rows = [by_hand.step(n, rank) for n in range(5) for rank in range(2)]
             tested = [Evaluation(n, 0.5 * n, "accuracy", n / 5) for n in range(1, 6)]
