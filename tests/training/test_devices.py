@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import torch
 
+from harness.config.backends import backend_for
 from harness.config.run import Run
 from harness.constraints import check
-from harness.engine.training.worker import LocalRanks, _backend, _device
+from harness.engine.training.worker import LocalRanks, _device
 from harness.runner.first_process import RunFailed
 from harness.runner.supervise import _require_same
 from tests.test_settings import settings
@@ -37,7 +38,7 @@ def test_ranks_of_any_machine_take_its_gpus_from_the_first_on(machine: Any, firs
     run = run_of("workers=12", "workers_per_node=4")
     assert devices(run, first, 4) == [f"cuda:{each}" for each in range(4)]
     assert [each.index for each in machine.taken] == [0, 1, 2, 3]
-    assert _backend(run, machine.taken[0]) == "nccl"
+    assert backend_for(machine.taken[0].type, run.backend).name == "nccl"
 
 
 def test_a_task_that_sees_one_gpu_takes_that_one(machine: Any) -> None:
@@ -54,7 +55,7 @@ def test_over_gloo_workers_share_them_in_turn(machine: Any) -> None:
     machine.visible = 2
     run = run_of("workers=5", "backend=gloo", "device=cuda")
     assert devices(run, first=0, count=5) == [f"cuda:{each}" for each in (0, 1, 0, 1, 0)]
-    assert _backend(run, machine.taken[0]) == "gloo"
+    assert backend_for(machine.taken[0].type, run.backend).name == "gloo"
 
 
 def test_too_few_are_left_alone_or_refused(machine: Any) -> None:
