@@ -67,6 +67,7 @@ SHOWN = {  # keys that only say where, whether or how something is shown, or bou
     "results": "where runs are kept",
     "experiment": "the folder that a run is kept in: part of its id, as runs compared are of one",
     "plan": "whether there is a run",
+    "draw": "whether there is a drawing in place of a run",
     "rerun": "whether a run is made again",
     "report": "whether a report follows",
     "tracker._target_": "where records are written besides",

@@ -69,7 +69,7 @@ def test_a_compressor_outside_of_the_repository_is_compared_and_proved(tmp_path,
     seen, against, report, sweep, packets = commands("tutorial_compressor", tmp_path)
     assert "blocks.Blocks" in done(seen, tmp_path)
     assert names(done(against, tmp_path)) == ["topk_0.05", "randomk_0.05", "blocks_0.05"]
-    assert "blocks_0.05" in done(report, tmp_path)
+    assert "blocks 5 %" in done(report, tmp_path)
     assert len(names(done(sweep, tmp_path))) == 4
     assert names(done(packets, tmp_path)) == ["blocks_0.05"]
 
