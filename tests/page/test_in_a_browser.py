@@ -169,6 +169,6 @@ def test_what_is_empty_stays_last_either_way(page, pages):
 
 def test_paper_shows_what_is_folded(page, pages):
     opened(page, pages, "trunk.html")
-    assert page.locator("details:not([open])").count() == 1
+    assert page.locator("details:not([open])").count() >= 1
     assert page.pdf().startswith(b"%PDF")
     assert page.locator("details:not([open])").count() == 0
