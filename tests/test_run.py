@@ -21,6 +21,7 @@ EDGE = (  # who composes configurations, or keeps one with what follows from it
     "harness/config/own.py", "harness/contract/", "harness/runner/run.py",
     "harness/runner/previous_result.py", "harness/runner/supervise.py",
     "harness/runner/fork_server.py", "harness/runner/first_process.py",
+    "harness/runner/progress.py",
 )  # fmt: skip
 REFUSE = ("harness/doctor/data.py",)  # by the error of the edge
 RESULTS = ("harness/reporting/", "harness/trackers/")  # read

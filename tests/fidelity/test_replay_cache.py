@@ -36,7 +36,7 @@ def asked_again(rows: Rows = ROWS, question: str = "what") -> bool:
 
 def test_a_replay_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
     once = replays.steps.__wrapped__(JOB, METHOD)
-    monkeypatch.setattr(plan, "replayed", lambda run: not_asked())
+    monkeypatch.setattr(plan, "replay", lambda run: not_asked())
     again = replays.steps.__wrapped__(JOB, METHOD)
     assert again == once and {type(each) for each in again} == {replays.Iteration}
     for other in (JOB._replace(compute=Compute(0.1, 0.4, 32)), JOB._replace(model="ResNet-50")):

@@ -100,11 +100,11 @@ def test_many_methods_share_out_over_panels_with_the_baseline_in_each() -> None:
 @given(st.sets(NAMES, min_size=2, max_size=len(COLORS)), st.data())
 def test_on_one_page_a_method_has_one_look_whoever_else_is_in_a_figure(names, data) -> None:
     figures = data.draw(st.lists(st.sets(st.sampled_from(sorted(names)), min_size=1), max_size=5))
-    with of_page(names):
+    with of_page({name: name for name in names}):
         looks = styles(names)
         assert len({each.color for each in looks.values()}) == len(names)
         for figure in figures:
             assert styles(figure) == {name: looks[name] for name in sorted(figure)}
-        with of_page(figures[0] if figures else names):
+        with of_page({name: name for name in (figures[0] if figures else names)}):
             assert styles(names) == looks
     assert styles(["topk"]) == {"topk": style("topk")}
