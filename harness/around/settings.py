@@ -209,7 +209,10 @@ def _choices(overrides: list[str]) -> list[list[str]]:
 def _settings(choice: list[str], command: dict[str, Any], own: dict[str, str]) -> Settings:
     """Compose one run: the link settings of a configuration, and the command."""
     with in_a_line(choice), sweep.hydra():
-        told = sweep.plain_settings(sweep.load(choice)).config
+        loaded = sweep.load(choice)
+        if target := (loaded.get("network") or {}).get("_target_"):
+            _require_nodes({"_target_": target})
+        told = sweep.plain_settings(loaded).config
         parsed = OverridesParser.create().parse_overrides(choice)
     config = {key: told[key] for key in KEPT} | {"plan": False, "draw": False, "around": command}
     if "experiment" not in map(sweep.key_of, parsed):

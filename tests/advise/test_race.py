@@ -139,7 +139,7 @@ def test_packets_that_say_another_leave_it_undecided():
     times = {"dense": [40.0, 42.0, 41.0], "a": [10.0, 11.0, 12.0], "b": [15.0, 16.4, 17.9]}
     found = answered(times)
     alone = sentences(found, times, "accuracy 0.9", "dense", {"a": 11.0, "b": 16.0, "dense": INF})
-    assert alone[0].startswith("a is first: it reaches accuracy 0.9 after 11 s (")
+    assert alone[0].startswith("a reaches accuracy 0.9 first, after 11 s (")
     assert alone[-1] == "Over packets, one pair: a 11 s, b 16 s, dense not reached."
     other = sentences(found, times, "accuracy 0.9", "dense", {"a": 11.0, "b": 10.0})
     assert other[0].startswith("Undecided between a and b: ")
