@@ -173,7 +173,8 @@ def test_training_depends_on_every_key_but_those_of_the_clock() -> None:
         key = ".".join(path)
         if changed(base, key, other(key, value)).training(only_times) == expected:
             free.add(key)
-    shown = {"results", "plan", "rerun", "report", "reuse_training", "experiment", "method.name"}
+    shown = {"results", "plan", "draw", "rerun", "report", "reuse_training", "experiment"}
+    shown |= {"method.name"}
     shown |= {"network_seed"} & set(base.config) | {"tracker._target_"}
     shown |= {"scale.name", "target.value", "target.metric", "checkpoint_every"}
     shown |= {"emulation.priority"}
