@@ -105,9 +105,10 @@ class DCTDP(Compressor):
         return known is None or due or known.density != density or bool(known.value == 0)
 
     def _counts(self, bucket: Bucket, index: Tensor) -> tuple[int, int]:
-        """Count the entries at `index`, [K] ascending, outside `whole` parameters, and their total.
+        """Return how many entries are sent, and how many there are, in thresholded parameters.
 
-        A density only applies to these.
+        `index`, [K] ascending, has the sent positions. Parameters in `whole` are not counted, since
+        no density applies to them.
         """
         sent, of, first = index.numel(), bucket.n, 0
         for name, size in zip(bucket.names, bucket.sizes, strict=True):

@@ -75,7 +75,7 @@ def assess(cells: Sequence[Measurement], further: Sequence[Measurement] = ()) ->
 
 
 def assess_rows(rows: Iterable[Measurement], benches: Sequence[Bench]) -> list[Assessed]:
-    """Predict each benchmark row on the first bench that has it; a row of no bench is left out."""
+    """Predict each row on the first of `benches` that covers it. Mark other rows as left out."""
     found = []
     for row in rows:
         bench = next((bench for bench in benches if bench.has(row)), None)

@@ -119,7 +119,7 @@ def results_of(overrides: list[str]) -> Path:
 
 
 def check(runs: list[Settings]) -> None:
-    """Raise BadSetting that lists, once each, all that `runs` lack; seeds are not told apart."""
+    """Check one of the `runs` for each setting but the seed; raise BadSetting with all errors."""
     kinds = {str(deciding(settings)): settings for settings in runs}
     missing: dict[str, None] = {}
     for settings in kinds.values():

@@ -62,9 +62,10 @@ def of_gradients(rows: pd.DataFrame, whole: str) -> pd.DataFrame:
 
 
 def with_and_without(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return `lines` of activations, of two kinds: with the threshold in use, and without.
+    """Return `lines` of activations for two kinds of runs, with and without thresholding.
 
-    In use means density d in a run that keeps d; without means that all activations are sent.
+    With thresholding, only rows at the density that the run keeps count. Without it, a run sends
+    all activations.
     """
     rows = rows[is_cut(rows)]
     used = rows[np.isclose(rows.density, rows.kept) & (rows.kept < 1)]

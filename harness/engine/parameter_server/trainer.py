@@ -95,9 +95,10 @@ class Trainer:
         return [sum(loop.aside_bytes[way] for loop in self.loops) for way in range(2)]
 
     def run(self) -> int:
-        """Train until every step is done or the server ends the run; return the overruns.
+        """Train until every step is done or the server ends the run.
 
-        Overruns are steps that took longer than their pace. Raise ServerLost if the server is gone.
+        Return the number of steps that took longer than their pace. Raise ServerLost if the server
+        is gone.
         """
         try:
             for thread in self.threads:
