@@ -55,7 +55,6 @@ def write(path: Path, text: str) -> None:
         (*TINY, "network.congestion_control=nonesuch"),
         (*TINY, "emulation.compute=measured", "dataset=cifar10", "dataset.folder=/nowhere"),
         (*TINY, "device=cuda", "workers=64"),
-        (*TINY, "workers=0"),
         ("-m", *TINY, "method=allreduce,topk"),
     ],
     ids=" ".join,
@@ -69,6 +68,13 @@ def test_the_exit_status_says_whether_the_run_then_works(overrides, tmp_path):
     answer = json.loads(said.stdout)
     assert answer["can_run"] == (said.returncode == 0)
     assert answer["can_run"] == ("missing" not in {f["mark"] for f in answer["findings"]})
+
+
+def test_settings_that_no_machine_can_run_are_refused_as_a_run_refuses_them(tmp_path):
+    said = doctor("--json", *TINY, "workers=0", f"results={tmp_path}")
+    assert said.returncode and not said.stdout
+    [line] = said.stderr.splitlines()
+    assert line.endswith("workers must be a whole number in [1, 100000], got 0")
 
 
 @pytest.mark.launch

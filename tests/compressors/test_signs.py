@@ -60,5 +60,5 @@ def test_what_is_left_is_smaller_by_what_the_theory_says(kind: str) -> None:
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_scale_that_is_none_is_refused(scale: float) -> None:
-    with pytest.raises(ValueError, match=r"scale must be in \(0, inf\), got "):
+    with pytest.raises(ValueError, match=r"scale must be in \(0, 1e\+20\], got "):
         SignSGD(scale)

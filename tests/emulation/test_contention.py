@@ -89,11 +89,11 @@ def test_counts_agree_with_the_shaper_and_every_flow_has_its_json() -> None:
         began = [record.started_s for record in records]
         alone = (max(began) - min(began)) / 2.5  # the first had the link to themselves for so long
         assert 0.9 <= total <= 1.1 + alone, records
-        for number, control in enumerate(["reno", "cubic", "reno"]):
+        for number in range(3):
             [record] = [r for r in records if r.name == f"flow{number}_to1"]
             said = json.loads((here.folder / f"{record.name}.json").read_text())
             heard = json.loads((here.folder / f"{record.name}.server.json").read_text())
-            assert record.congestion_control == said["end"]["sender_tcp_congestion"] == control
+            assert record.congestion_control == said["end"]["sender_tcp_congestion"] == "reno"
             assert len(said["intervals"]) >= 2 and len(heard["intervals"]) >= 2
             written = said["end"]["sum_sent"]["bytes"]  # the last moment may be missing
             assert written >= 0.95 * record.sent_bytes, (written, record)
