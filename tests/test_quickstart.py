@@ -48,20 +48,21 @@ def test_the_answer_says_who_is_first_and_who_never_arrives(
     monkeypatch.setattr(quickstart.metrics, "table", lambda runs: finals)
     rates = [16.0, 32.0, 64.0]
     times = {
-        "allreduce": pd.DataFrame({"mean_s": [40.0, 20.0, 3.0]}, index=rates),
+        "all-reduce": pd.DataFrame({"mean_s": [40.0, 20.0, 3.0]}, index=rates),
         "powersgd": pd.DataFrame({"mean_s": [10.0, 5.0, 4.0]}, index=rates),
         "topk": pd.DataFrame({"mean_s": [nan] * 3}, index=rates),
     }
-    lines = quickstart.answer_lines(runs(), times)
+    one = runs(name="allreduce", method="all-reduce")
+    lines = quickstart.answer_lines(one, times)
     assert "powersgd" in lines[1] and "4.0 x the first" in lines[2]
     assert "topk" in lines[3] and "not within 120 steps (ends at 0.50)" in lines[3]
-    assert lines[4] == "first by rate (Mbit/s): powersgd from 16 to 32, allreduce from 64 to 64"
-    assert lines[5] == "allreduce takes, against the first: 4.0 x at 16, 1.0 x at 64"
+    assert lines[4] == "first by rate (Mbit/s): powersgd from 16 to 32, all-reduce from 64 to 64"
+    assert lines[5] == "all-reduce takes, against the first: 4.0 x at 16, 1.0 x at 64"
     never = {name: table * nan for name, table in times.items()}
-    assert quickstart.answer_lines(runs(), never)[-1] == "no method reaches it at any rate"
+    assert quickstart.answer_lines(one, never)[-1] == "no method reaches it at any rate"
     del times["topk"], times["powersgd"]
-    times["allreduce"].loc[16.0] = nan
-    assert quickstart.answer_lines(runs(), times)[-1].endswith(": 1.0 x at 32, 1.0 x at 64")
+    times["all-reduce"].loc[16.0] = nan
+    assert quickstart.answer_lines(one, times)[-1].endswith(": 1.0 x at 32, 1.0 x at 64")
 
 
 @pytest.mark.parametrize(("strict", "status"), [([], 0), (["strict=true"], 3)])

@@ -34,8 +34,8 @@ class Arguments(NamedTuple):
 def parse(arguments: Sequence[str], command: CommandHelp) -> Arguments:
     """Sort `arguments` into the words, overrides and flags that `command` accepts.
 
-    For a command without overrides KEY=VALUE is a word. Raise BadSetting for any other argument,
-    and for a missing word.
+    For a command without overrides KEY=VALUE is a word. A flag described as "with --other: ..."
+    needs that flag. Raise BadSetting for any other argument, and for a missing word.
     """
     words, overrides = command.words, command.overrides
     known = dict(flag.partition(" ")[::2] for flag in command.flags)
@@ -59,6 +59,10 @@ def parse(arguments: Sequence[str], command: CommandHelp) -> Arguments:
             found.overrides.append(argument)
         else:
             found.words.append(argument)
+    for described, about in command.flags.items():
+        flag, other = described.partition(" ")[0], about.removeprefix("with ").partition(":")[0]
+        if flag in found.flags and other in known and other not in found.flags:
+            raise BadSetting(f"{flag} needs {other} beside it; write {other} {flag}")
     wanted = words.split()
     if len(found.words) > len(wanted):
         allowed = words or "no words"

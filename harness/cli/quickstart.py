@@ -19,13 +19,14 @@ from pathlib import Path
 import pandas as pd
 
 from harness.cli.run_queue import NOT_VALID
+from harness.config import label
 from harness.config.refused import in_a_line
 from harness.config.scales import describe
 from harness.config.settings import Settings
 from harness.records.outputs import OutputFolder
-from harness.reporting import report
+from harness.reporting import labels, report
 from harness.reporting.analysis import load, metrics, statistics
-from harness.reporting.figures import theme
+from harness.reporting.figures import styles, theme
 from harness.reporting.figures.rates import times_over_rates
 from harness.runner import run
 from harness.runner.progress import Display
@@ -39,7 +40,8 @@ PROOF_STEPS = 40
 PROOF_TIME = ["emulation.dilation=auto"]  # retry slower if only load made the run invalid
 NO_NAMESPACES = ("proof over packets: this machine forbids network namespaces; "
                  "`python -m harness.doctor` says what to do")  # fmt: skip
-BAR_WIDTH = 24  # characters for the slowest method
+WIDTH = 14  # characters of a method's label in a line
+BAR = 24  # characters for the slowest method
 
 
 def main(arguments: list[str]) -> int:
@@ -93,22 +95,27 @@ def planned(overrides: list[str]) -> list[Settings]:
 
 
 def performed(name: str, asked: list[Settings]) -> pd.DataFrame:
-    """Do the runs `asked` of a part; return their rows of `load.runs` with a column `rate_mbit`."""
+    """Do the runs `asked` of a part, and print one line per method.
+
+    Return their rows of `load.runs`, with labels in `method`, names in `name`, and `rate_mbit`.
+    """
     outcomes, display = {}, Display(len(asked))
+    label_of = labels.labels_of({each["method.name"]: each.config for each in asked})
     for number, settings in enumerate(asked, 1):
         display.next_run()
         outcome = run.perform(settings, display)
         outcomes[str(outcome.run_dir)] = outcome
+        method = label_of[settings["method.name"]]
         last = number == len(asked) or settings["method.name"] != asked[number]["method.name"]
         if outcome.state not in ("succeeded", "invalid"):
-            print(f"{name}: {settings['method.name']}: {outcome.error or outcome.state}")
+            print(f"{name}: {method}: {outcome.error or outcome.state}")
         elif last:
-            print(f"{name}: {settings['method.name']}, {number} of {len(asked)} runs", flush=True)
+            print(f"{name}: {method}, {number} of {len(asked)} runs", flush=True)
     runs = load.runs(next(iter(outcomes)).rpartition("/")[0])
     runs = runs[runs.path.isin(outcomes) & runs.method.notna()]
     runs = runs.sort_values("path", key=lambda paths: paths.map(list(outcomes).index))
     rates = runs.conditions.map(lambda told: float(told["profile.rate_mbit"]))
-    return runs.assign(rate_mbit=rates)
+    return runs.assign(rate_mbit=rates, name=runs.method, method=runs.method.map(label_of))
 
 
 def times_by_rate(answer: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -139,11 +146,11 @@ def answer_lines(answer: pd.DataFrame, times: dict[str, pd.DataFrame]) -> list[s
     network = f"{one.workers} workers, links of {PROOF_MBIT} Mbit/s (virtual time, {sure})"
     lines = [f"\n{one.metric} {one.target:g}, {network}"]
     for value, name in known:
-        bar = "#" * max(1, round(BAR_WIDTH * value / known[-1][0]))
+        bar = "#" * max(1, round(BAR * value / known[-1][0]))
         times_first = f"  {value / known[0][0]:.1f} x the first" if value > known[0][0] else ""
-        lines.append(f"  {name:<12}{value:7.1f} s  {bar}{times_first}")
+        lines.append(f"  {name:<{WIDTH}}{value:7.1f} s  {bar}{times_first}")
     finals = metrics.table(answer).groupby("method").final.mean()
-    lines += [f"  {name:<12}not within {one.steps} steps (ends at {finals.get(name, nan):.2f})"
+    lines += [f"  {name:<{WIDTH}}not within {one.steps} steps (ends at {finals.get(name, nan):.2f})"
               for name, value in at_rate.items() if value != value]  # fmt: skip
     means = pd.DataFrame({name: table.mean_s for name, table in times.items()})
     if (means := means.dropna(how="all")).empty:
@@ -152,10 +159,11 @@ def answer_lines(answer: pd.DataFrame, times: dict[str, pd.DataFrame]) -> list[s
     spans = [f"{name} from {rates.min():g} to {rates.max():g}"
              for name, rates in first.index.to_series().groupby(first, sort=False)]  # fmt: skip
     lines.append(f"first by rate (Mbit/s): {', '.join(spans)}")
-    if "allreduce" in means and means.allreduce.notna().any():
-        ratios = (means.allreduce / means.min(axis=1)).dropna().iloc[[0, -1]]
+    baseline = dict(zip(answer.name, answer.method, strict=True)).get(label.ALLREDUCE)
+    if baseline in means and means[baseline].notna().any():
+        ratios = (means[baseline] / means.min(axis=1)).dropna().iloc[[0, -1]]
         said = ", ".join(f"{ratio:.1f} x at {rate:g}" for rate, ratio in ratios.items())
-        lines.append(f"allreduce takes, against the first: {said}")
+        lines.append(f"{baseline} takes, against the first: {said}")
     return lines
 
 
@@ -166,10 +174,12 @@ def draw(answer: pd.DataFrame, times: dict[str, pd.DataFrame]) -> None:
     title = f"{one.metric} {one.target:g}; larger: first at that rate"
     never = {name: f"not within {one.steps} steps"
              for name, table in times.items() if table.mean_s.isna().all()}  # fmt: skip
-    figure = times_over_rates(times, "time to the target (emulated s)", title, never)
+    with styles.of_page(dict(zip(answer.method, answer.name, strict=True))):
+        figure = times_over_rates(times, "time to the target (emulated s)", title, never)
     print(f"figure {theme.save(figure, out, 'rates')[0]}")
     with redirect_stdout(io.StringIO()):  # the page has these tables
-        report.report(Path(one.path).parent, runs=answer[answer.rate_mbit == PROOF_MBIT])
+        named = answer.assign(method=answer.name)
+        report.report(Path(one.path).parent, runs=named[named.rate_mbit == PROOF_MBIT])
     print(f"page   {out.path / 'index.html'}")
 
 
@@ -187,6 +197,6 @@ def proof_lines(answer: pd.DataFrame, proof: pd.DataFrame) -> list[str]:
         if dilation and dilation > 1:
             verdict = f" (emulation.dilation={dilation:g}){verdict}"
         lines.append(
-            f"  {method:<12}{took_ms:6.0f} ms a step, predicted {expected_ms:.0f}{verdict}"
+            f"  {method:<{WIDTH}}{took_ms:6.0f} ms a step, predicted {expected_ms:.0f}{verdict}"
         )
     return lines
