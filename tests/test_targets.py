@@ -29,10 +29,10 @@ def refused(*words: str) -> str:
         ("90", "target.value must be in (0, 1] for accuracy (90 % is 0.9), or null, got 90.0"),
         ("0", "target.value must be in (0, 1] for accuracy, or null, got 0.0"),
         ("-0.5", "target.value must be in (0, 1] for accuracy, or null, got -0.5"),
-        ("90%", "target.value must be a finite number or null, got '90%'; write 0.9"),
-        ("nan", "target.value must be a finite number or null, got nan"),
-        ("inf", "target.value must be a finite number or null, got inf"),
-        ("high", "target.value must be a finite number or null, got 'high'"),
+        ("90%", "target.value must be a number in [-1e20, 1e20] or null, got '90%'; write 0.9"),
+        ("nan", "target.value must be a number in [-1e20, 1e20] or null, got nan"),
+        ("inf", "target.value must be a number in [-1e20, 1e20] or null, got inf"),
+        ("high", "target.value must be a number in [-1e20, 1e20] or null, got 'high'"),
     ],
 )
 def test_of_an_accuracy(value: str, said: str) -> None:

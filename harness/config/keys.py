@@ -34,6 +34,7 @@ Dilation = Annotated[
         lambda x: 0.001 <= x <= 10_000,
     ),
 ]
+Quality = Annotated[float, Must("a number in [-1e20, 1e20]", lambda x: -1e20 <= x <= 1e20)]
 Slowdown = Annotated[float, Must("a number in [1, 1000]", lambda x: 1 <= x <= 1000)]
 # poll(2) waits for at most 2^31 ms.
 Seconds = Annotated[float, Must("a number in (0, 2000000]", lambda x: 0 < x <= 2_000_000)]
@@ -48,7 +49,7 @@ class Target:
     """Target quality of a run: a metric, its value, and if the run ends when it is reached."""
 
     metric: str | None  # None: the metric of the data set
-    value: float | None
+    value: Quality | None
     ends_run: bool  # True: the first evaluation that reaches it ends the run
 
 
