@@ -7,7 +7,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from compressors import kernels
 from harness.records.run_directory import read_json, write_json
 from harness.records.status import boot_id
 
@@ -27,7 +26,9 @@ ALLOCATOR = {
 
 
 def describe() -> dict[str, Any]:
-    """Describe the machine and the checkout, as known before a network exists."""
+    """Return facts on the machine and the checkout, as known before a network exists."""
+    from compressors import kernels  # imports torch, which a report does not need
+
     return {
         **origin(),
         "versions": versions(),
@@ -54,7 +55,9 @@ def add(run_dir: Path, **facts: Any) -> None:
 
 
 def to_compile() -> str:
-    """Say that a compressor's first use here waits for the compiler; "" if it does not."""
+    """Return a warning that the first use of a compressor compiles kernels; "" if it does not."""
+    from compressors import kernels  # imports torch, which a report does not need
+
     return COMPILES if kernels.to_compile() else ""
 
 

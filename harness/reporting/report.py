@@ -165,6 +165,6 @@ def _save(
         except theme.NothingToDraw as missing:
             console.print(f"  no figure {name}: {missing}", markup=False)
             continue
-        theme.save(figure, out, f"{prefix}{name}", pdf)
-        found[name] = pictures.of(figure, drawing.caption)
+        svg, *_ = theme.save(figure, out, f"{prefix}{name}", pdf)
+        found[name] = pictures.of(figure, drawing.caption, svg.read_bytes())
     return found

@@ -10,7 +10,6 @@ import math
 from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
-from scipy.stats import kendalltau
 
 from controllers.base import Column
 from harness.reporting.analysis import load, metrics, ratios, timeseries
@@ -53,7 +52,7 @@ class Pair(NamedTuple):
 
 
 class Order(NamedTuple):
-    """How well virtual time and packets agree on the order of methods, under one condition."""
+    """Agreement of virtual time and packets on the order of methods, under one condition."""
 
     experiment: str  # "" if all pairs are of one
     virtual: str
@@ -150,6 +149,8 @@ def orders(pairs: pd.DataFrame) -> pd.DataFrame:
 
 def _order(means: pd.DataFrame) -> tuple[int, float, str]:
     """Return the number of methods, Kendall's tau-b of real and virtual, and the swapped pairs."""
+    from scipy.stats import kendalltau  # slow to import; most reports have no pairs
+
     real, virtual = (means[name] for name in means)
     swapped = [
         f"{first} and {second}"

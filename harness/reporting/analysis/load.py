@@ -325,9 +325,10 @@ def _is_generated(flat: dict[str, Any], seed: str) -> bool:
 def _momentum_of_compressor(config: dict[str, Any]) -> dict[str, Any]:
     """Return the momentum settings of a compressor that replaces the optimizer's, else {}."""
     compressor = _section(config, "compressor")
-    if "optimizer.momentum" not in parts.replaces(str(compressor.get("_target_"))):
-        return {}
-    return {key: compressor[key] for key in OF_MOMENTUM if key in compressor}
+    found = {key: compressor[key] for key in OF_MOMENTUM if key in compressor}
+    # The class is imported, and torch with it, only if it may replace momentum.
+    replaced = found and "optimizer.momentum" in parts.replaces(str(compressor.get("_target_")))
+    return found if replaced else {}
 
 
 def is_network_seed(key: str) -> bool:
