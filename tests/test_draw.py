@@ -62,15 +62,15 @@ def test_ways_delay_loss_and_flows_are_told(capsys, tmp_path):
     assert down.split() == ["nodes", "0-3", "down", "1000", "1000", "1000", "0", "1", "4"]
 
 
-def test_what_was_changed_of_a_recording_is_told(capsys, tmp_path):
+def test_what_was_changed_of_a_recording_is_told(capsys, caplog, tmp_path):
     (tmp_path / "own.csv").write_text("at,kbps\n10:00:00,41000\n10:00:01,80\n10:00:02,-1\n")
-    _, row, *notes = drawn(
+    _, row = drawn(
         capsys, tmp_path, "profile=columns", f"profile.path={tmp_path}/own.csv", "workers=1",
         "profile.columns={time_s: at, rate_mbit: kbps}", "profile.units={rate_mbit: 0.001}",
         "profile.no_reading=outage",
     )  # fmt: skip
     assert row.split()[2] == "0.1" and row.split()[4] == "41"
-    assert notes == [
+    assert caplog.messages == [
         f"{tmp_path}/own.csv: 33.3 % of the samples were below 0.1 Mbit/s and play at it "
         "(floor_mbit)",
         f"{tmp_path}/own.csv: 33.3 % of the samples had no reading (no_reading=outage)",

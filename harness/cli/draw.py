@@ -1,6 +1,8 @@
 """Setting `draw=true`: figure and table of a run's links over time, without starting the run."""
 
 import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +17,24 @@ from profiles.base import Profile
 
 USUAL_S = 600.0  # emulated seconds with draw=true
 MOST_LOOKS = 3000  # samples: more than a figure has pixels
+SEED = re.compile(r"'seed': [^,}]+")
 TICK_S = 0.1  # the network reads a profile no more often
 
 
-def draw(settings: Settings) -> None:
-    """Write RESULTS/draw_PROFILE.png, and print its path and a table of rates and delays.
+def draw(asked: Sequence[Settings]) -> None:
+    """Draw the links of each profile of the runs `asked`; seeds alone make no other profile.
 
-    Raise BadSetting if the profile does not fit the nodes, CannotWrite if writing fails.
+    Raise BadSetting if a profile does not fit the nodes, CannotWrite if writing fails.
     """
+    profiles: dict[str, Settings] = {}
+    for settings in asked:
+        profiles.setdefault(SEED.sub("", str(settings["profile"])), settings)
+    for number, settings in enumerate(profiles.values(), 1):
+        _draw(settings, f"_{number}" if number > 1 else "")
+
+
+def _draw(settings: Settings, number: str) -> None:
+    """Write RESULTS/draw_PROFILE`number`.png; print its path and a table of rates and delays."""
     run = settings.run()
     constraints.check(run, "workers_per_node", "profile")
     name, _ = parts.named("profile", parts.canonical(settings["profile"], settings.config))
@@ -31,7 +43,7 @@ def draw(settings: Settings) -> None:
     flows = np.array([run.profile.flows(time_s) for time_s in times_s])
     figure = conditions(times_s, seen, flows, f"profile {name}, {run.nodes} nodes")
     folder = OutputFolder(Path(settings["results"]), instead="write results=FOLDER")
-    print(folder.write(f"draw_{name}.png", image(figure, "png", dpi=150)))
+    print(folder.write(f"draw_{name}{number}.png", image(figure, "png", dpi=150)))
     print(table(seen, int(flows.max())))
 
 

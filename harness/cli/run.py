@@ -126,8 +126,7 @@ def _perform(found: Described) -> int:
     if drawn:
         from harness.cli.draw import draw
 
-        for settings in {str(each["profile"]): each for each in drawn}.values():
-            draw(settings)
+        draw(drawn)
     pairs = zip(found.runs, found.overrides, strict=True)
     todo = [
         (settings, said) for settings, said in pairs if not (settings["plan"] or settings["draw"])
