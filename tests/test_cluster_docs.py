@@ -20,7 +20,7 @@ NODE = {
     "SKYPILOT_NODE_RANK": "1",
     "SKYPILOT_NUM_NODES": "2",
     "JOB_COMPLETION_INDEX": "1",
-    placement.MASTER: "127.0.0.2",
+    placement.MASTER: "10.0.0.2",
 }
 
 

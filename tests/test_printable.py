@@ -74,7 +74,7 @@ def test_a_command_that_somebody_typed_is_not_offered_ready_to_copy(tmp_path):
     evil = f"touch {shlex.quote(str(tmp_path / 'evil'))}"
     typed = by_hand.config("x", typed=f"python -m x; {evil}\n{evil}", around={"of": 1})
     found, _ = composed(["network=simulated"])
-    called = found.config | {"model": {"_target_": "os.system", "command": f"x\n{evil}"}}
+    called = found.config | {"typed": f"python -m harness model._target_=os.system 'x={evil}'"}
     paths = [str(by_hand.run(tmp_path / "r" / name, config, [by_hand.step(0)]))
              for name, config in (("typed", typed), ("called", called))]  # fmt: skip
     for said in commands.of_runs(paths).of_run.values():

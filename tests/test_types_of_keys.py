@@ -81,6 +81,14 @@ def answer(settings: Settings, part: str | None) -> str:
     return ""
 
 
+@pytest.fixture(autouse=True)
+def _on_a_machine_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set what network=host reads of its launcher."""
+    of_slurm = {"SLURM_NODEID": "0", "SLURM_NNODES": "2", "MASTER_ADDR": "10.0.0.2"}
+    for name, value in of_slurm.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_key_of_every_part_has_a_type(group: str) -> None:
     found = [

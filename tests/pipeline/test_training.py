@@ -125,19 +125,6 @@ def test_bytes_are_those_of_the_formula(name: str, two_stages) -> None:
         assert (before.achieved_activation_density <= 5 / 48 + 1e-9).all()  # a tenth of 48, and one
 
 
-def test_positions_are_counted_as_they_travel(two_stages) -> None:
-    """One pair of messages with 4 bytes for how many; of 288 entries a position takes two."""
-    before, _ = stages(two_stages["exact index"], 2)
-    d = before.dense_activation_bytes // (4 * PARTS * BATCH)
-    nnz = (before.achieved_activation_density * PARTS * BATCH * d).round()
-    assert (256 < BATCH * d).all()
-    assert (before.activation_bytes == 6 * nnz + 4 * PARTS).all()
-    auto, _ = stages(two_stages["exact auto"], 2)
-    bitmap, _ = stages(two_stages["exact 1f1b"], 2)
-    assert (auto.activation_bytes <= before.activation_bytes).all()
-    assert (auto.activation_bytes <= bitmap.activation_bytes + 4 * PARTS).all()
-
-
 def test_one_stage_of_a_pipeline_counts_its_samples_and_knows_its_loss(two_stages) -> None:
     first, last = stages(two_stages["exact 1f1b"], 2)
     assert (first.samples == 0).all() and first.loss.isna().all()
