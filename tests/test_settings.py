@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hydra.errors import MissingConfigException
 
-from harness.config import parts, scales, sweep
+from harness.config import parts, scales, search_path, sweep
 from harness.config.search_path import choices
 from harness.config.settings import BadSetting
 from harness.config.typed import leaves
@@ -248,7 +248,8 @@ def test_a_choice_that_is_changed_is_composed_anew(
 ) -> None:
     """What a process has read once it reads again, as in a notebook whose choices are edited."""
     conf = shutil.copytree(sweep.CONF, tmp_path / "conf")
-    monkeypatch.setattr(sweep, "CONF", conf)
+    for module in (search_path, sweep):
+        monkeypatch.setattr(module, "CONF", conf)
 
     def rate_mbit() -> float:
         with sweep.hydra():
