@@ -1,4 +1,7 @@
-"""What a profile may be given; refused where it is built, with key, value and range."""
+"""Range checks for the arguments of profiles, which call them when they are built.
+
+Each check raises ValueError with the key, the allowed range and the value.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -12,14 +15,14 @@ MOST_DELAY_MS = 60_000  # a minute
 
 
 def is_number(value: Any) -> bool:
-    """A finite float or an int that fits in one; a bool is neither."""
+    """Return True for a finite float, or an int that fits into a float; False for a bool."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return -sys.float_info.max <= value <= sys.float_info.max
 
 
 def check_mbit(**values: Any) -> None:
-    """Refuse, with ValueError, values that are no rate."""
+    """Raise ValueError, naming the key, for a rate that is not in [0.001, 1,000,000] Mbit/s."""
     for key, value in values.items():
         if not (is_number(value) and LEAST_MBIT <= value <= MOST_MBIT):
             allowed = f"[{LEAST_MBIT}, {MOST_MBIT}]"
@@ -27,34 +30,41 @@ def check_mbit(**values: Any) -> None:
 
 
 def check_lasting(**values: Any) -> None:
-    """Refuse, with ValueError, lengths of a repeated event that are not positive seconds."""
+    """Raise ValueError for a duration that is not a number of seconds in [0.001, 1e9].
+
+    `values` maps the name of each duration, such as `hold_s`, to its value. The message names the
+    key, the range and the value.
+    """
     for key, value in values.items():
         check_between(LEAST_LASTING_S, MOST_S, **{key: value})
 
 
 def check_between(least: float, most: float, **values: Any) -> None:
-    """Refuse, with ValueError, values that are not numbers in [least, most]."""
+    """Raise ValueError, naming the key, for a value that is not a number in [least, most]."""
     for key, value in values.items():
         if not (is_number(value) and least <= value <= most):
             raise ValueError(f"{key} must be a number in [{least:g}, {most:g}], got {value!r}")
 
 
 def check_share(**values: Any) -> None:
-    """Refuse, with ValueError, values outside [0, 1)."""
+    """Raise ValueError, naming the key, for a value that is not a number in [0, 1)."""
     for key, value in values.items():
         if not (is_number(value) and 0 <= value < 1):
             raise ValueError(f"{key} must be a number in [0, 1), got {value!r}")
 
 
 def check_order(**values: float) -> None:
-    """Refuse, with ValueError, two numbers above 0 of which the first exceeds the second."""
+    """Raise ValueError if the first of the two keyword values exceeds the second.
+
+    Exactly two values must be given, both above 0. The message names both keys.
+    """
     (low_key, low), (high_key, high) = values.items()
     if low > high:
         raise ValueError(f"{low_key} must be in (0, {high}] ({high_key}), got {low}")
 
 
 def check_whole(least: int, most: float = float("inf"), **values: Any) -> None:
-    """Refuse, with ValueError, values that are not whole numbers in [least, most]."""
+    """Raise ValueError, naming the key, for a value that is not an int in [least, most]."""
     allowed = f">= {least}" if most == float("inf") else f"in [{least}, {most}]"
     for key, value in values.items():
         whole = isinstance(value, int) and not isinstance(value, bool)
@@ -63,7 +73,10 @@ def check_whole(least: int, most: float = float("inf"), **values: Any) -> None:
 
 
 def check_choice(choices: tuple[Any, ...], **values: Any) -> None:
-    """Refuse, with ValueError, values that are none of `choices`, or of another type."""
+    """Raise ValueError, naming the key, for a value that is not equal to one of `choices`.
+
+    The types must be equal too, so `True` does not match the choice 1.
+    """
     for key, value in values.items():
         if not any(type(value) is type(choice) and value == choice for choice in choices):
             named = " or ".join(str(choice).lower() for choice in choices)
@@ -71,7 +84,11 @@ def check_choice(choices: tuple[Any, ...], **values: Any) -> None:
 
 
 def check_path(delay_ms: Any, jitter_ms: Any, loss: Any, reorder: Any) -> None:
-    """Refuse, with ValueError, path conditions that netem could not play."""
+    """Raise ValueError, naming the key, for path conditions that netem cannot emulate.
+
+    Delay and jitter must be in [0, 60,000] ms, loss and reorder in [0, 1). The jitter may not
+    exceed the delay. Reordering needs a delay.
+    """
     check_between(0, MOST_DELAY_MS, delay_ms=delay_ms, jitter_ms=jitter_ms)
     check_share(loss=loss, reorder=reorder)
     if jitter_ms > delay_ms:
@@ -81,14 +98,18 @@ def check_path(delay_ms: Any, jitter_ms: Any, loss: Any, reorder: Any) -> None:
 
 
 def check_profile(**values: Any) -> None:
-    """Refuse, with ValueError, values that are no profile."""
+    """Raise ValueError, naming the key, for a value without methods `link`, `flows`, `extremes`."""
     for key, value in values.items():
         if not all(callable(getattr(value, name, None)) for name in ("link", "flows", "extremes")):
             raise ValueError(f"{key} must be a profile (a section with _target_), got {value!r}")
 
 
 def as_tuple(key: str, value: Any, of_what: str) -> tuple[Any, ...]:
-    """A list, Hydra's too, as a tuple that can be hashed."""
+    """Return the list `value`, which may be one of Hydra, as a tuple that can be hashed.
+
+    Raise ValueError if it is empty, a string, or no sequence. `key` and `of_what` go into the
+    message.
+    """
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)) or not len(value):
         raise ValueError(f"{key} must be a list of {of_what}, got {value!r}")
     return tuple(value)

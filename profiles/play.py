@@ -1,8 +1,8 @@
-"""Profiles played forwards: the sequence of a direction's rates, without polling at each time.
+"""Players that read a direction's rates in order of time.
 
-A profile with constant paths may offer `play(node, way)`, which yields the rates one after the
-other, equal to those of `link`. It may also offer `series(node, way)`, a key that is equal where
-conditions are equal at all times. Other profiles are polled.
+A profile whose paths never change may offer `play(node, way)`. It yields the rates that `link`
+would return, one after the other. It may also offer `series(node, way)`. This key is equal for
+directions with equal conditions at all times. Profiles without `play` are polled.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -26,18 +26,22 @@ class Played(Protocol):
     path: Link  # as `at` was asked last, but for its rate
 
     def at(self, time_s: float) -> Held:
-        """Return the rate at `time_s`, and the time until which conditions certainly hold."""
+        """Return (until_s, Mbit/s): the rate at `time_s`, and the time until which it surely holds.
+
+        Times must not decrease from call to call.
+        """
         ...
 
 
 class Asked:
-    """Player of a profile that cannot announce its changes, which it polls at every time."""
+    """Player that polls a profile which cannot list its rates in advance."""
 
     def __init__(self, profile: Profile, node: int, way: Way) -> None:
         self._asked: tuple[Profile, int, Way] = (profile, node, way)
         self.path = Link(1.0)
 
     def at(self, time_s: float) -> Held:
+        """Return (`time_s`, Mbit/s), since the rate is known at this moment only. Update `path`."""
         profile, node, way = self._asked
         self.path = profile.link(time_s, node, way)
         return time_s, self.path.rate_mbit
@@ -58,7 +62,11 @@ class Forwards:
 
 
 def played(profile: Profile, directions: Iterable[tuple[int, Way]]) -> list[Played]:
-    """Return a player from time 0 for each direction. Equal directions share one player."""
+    """Return a player for each (node, way) of `directions`, in order, to be read from time 0.
+
+    Directions with equal rates at all times share one player, if the profile lists its rates. Each
+    direction of a polled profile gets its own.
+    """
     known: dict[Hashable, Played] = {}
     found: list[Played] = []
     for node, way in directions:
@@ -71,12 +79,15 @@ def played(profile: Profile, directions: Iterable[tuple[int, Way]]) -> list[Play
 
 
 def play(profile: Profile, node: int, way: Way) -> Rates | None:
-    """Return the rates of one direction in order of time, or None if it cannot list them."""
+    """Return the rates of one direction in order of time, or None if the profile has no `play`."""
     playable: Any = profile
     return playable.play(node, way) if callable(getattr(profile, "play", None)) else None
 
 
 def series(profile: Profile, node: int, way: Way) -> Hashable:
-    """Return the key of the series of a direction. Without `series`, each direction has its own."""
+    """Return a key that directions with equal rates at all times share.
+
+    It is (node, way) if the profile has no method `series`.
+    """
     known: Any = profile
     return known.series(node, way) if callable(getattr(profile, "series", None)) else (node, way)
