@@ -13,7 +13,7 @@ from compressors.buffers import Buffers
 
 @dataclass(frozen=True)
 class Bucket:
-    """A run of gradients that DDP hands over at once, with the residual already added."""
+    """Gradients that DDP hands over together, flattened, with the residual already added."""
 
     index: int  # in this exchange, 0 for the one that is ready first
     step: int  # exchange number, 0 for the first
@@ -83,36 +83,42 @@ class Reduced(NamedTuple):
 
 
 class Workers(Protocol):
-    """The data-parallel workers, as an algorithm sees them. Every byte and second is counted.
+    """Collectives between data-parallel workers, as a compressor uses them.
 
-    Calls block. Inputs may be overwritten after a call, and returned tensors do not change. While
-    the first call of a bucket blocks, other buckets may begin, so write what they read, and what is
-    not kept by bucket, before that call.
+    Every call blocks until it is done. Its bytes and seconds are counted for the run's records. A
+    caller may overwrite its inputs after the call. Returned tensors are not changed later.
+
+    A bucket's first call lets the compression of other buckets start while it blocks. Before that
+    call, write all state that other buckets read. State that is not kept by bucket may not be
+    written after it.
     """
 
     rank: int
     world_size: int
 
     def all_reduce(self, tensor: Tensor, op: str = "mean") -> Tensor:
-        """Return the mean or sum over workers of `tensor`, of any shape. It may reuse the memory.
+        """Return the mean over workers of `tensor`, of any shape, or the sum for op="sum".
 
-        Integers can only be summed. The result has the same bits on every worker.
+        All workers pass equal shapes. Integers can only be summed. The result has the same bits on
+        every worker, and may be in the memory of `tensor`.
         """
         ...
 
     def all_gather(self, *tensors: Tensor, equal: bool = False) -> list[tuple[Tensor, ...]]:
-        """Return every worker's tensors, 1-D and of any types, ordered by rank.
+        """Return every worker's `tensors` as a list of tuples, ordered by rank.
 
-        Lengths may differ between tensors and between workers. `equal` promises equal lengths on
-        all workers, which saves the round trip that exchanges them.
+        The tensors are 1-D, of any types. Lengths may differ between tensors and between workers.
+        `equal` promises equal lengths on all workers. It saves the round trip that exchanges the
+        lengths.
         """
         ...
 
     def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
-        """Send each worker its piece. Return the received pieces by rank, one per argument.
+        """Send item r of each list in `pieces` to rank r. Return what arrived, ordered by rank.
 
-        Each argument lists a 1-D tensor for every worker, all of one type. Lengths may differ.
-        `equal` promises that all workers send the lengths this one sends, which saves a round trip.
+        Each list has a 1-D tensor for every worker, all of one type. Lengths may differ. The result
+        has a tuple per sender, with one tensor per argument. `equal` promises that all workers send
+        the lengths that this one sends, which saves a round trip.
         """
         ...
 

@@ -149,7 +149,11 @@ def _erase_survivors_(grad: Tensor, local: Entries, mean: Tensor) -> None:
 
 
 def _followed(threshold: Tensor, count: int, k: int, gain: float) -> Tensor:
-    """Return `threshold` moved by a factor `gain` towards one that k entries reach."""
+    """Return `threshold`, float32 [], adjusted so that about `k` entries reach it next time.
+
+    It is multiplied by `gain` if more than `k` entries reached it (`count`), and divided if fewer
+    did.
+    """
     return threshold * gain if count > k else threshold / gain if count < k else threshold
 
 

@@ -86,20 +86,33 @@ class QuantisedAllReduce(Compressor):
         return Grid(_ends(n, self.row), self.bits)
 
     def _rounded(self, buffers: Buffers) -> tuple[Tensor, Tensor]:
-        """Return packed codes and the step of every row, and subtract the rounded values."""
+        """Quantise the sum that `buffers` hold, [n], to the nearest codes.
+
+        Return packed codes, uint8, and the step of each row, float32 [rows]. The buffers keep the
+        sum minus the decoded values.
+        """
         grid = self._grid(buffers.n)
         steps = torch.empty(grid.ends.numel(), device=buffers.device)
         return add_and_round(buffers, grid, steps, None, "max"), steps
 
     def _cut(self, codes: Tensor, steps: Tensor, lengths: list[int]) -> list[list[Tensor]]:
-        """Return codes and steps by slice. Slices are whole rows, so codes fill whole bytes."""
+        """Split packed codes and steps into slices of `lengths` elements: [codes], [steps].
+
+        A slice is a whole number of rows, so its codes fill whole bytes.
+        """
         nbytes = [packed_bytes(n, self.bits) for n in lengths]
         return [list(codes.split(nbytes)), list(steps.split([-(-n // self.row) for n in lengths]))]
 
     def _answer(
         self, arrived: list[tuple[Tensor, ...]], bucket: Bucket, length: int
     ) -> tuple[Tensor, Tensor]:
-        """Return codes and steps of the mean of this worker's slice."""
+        """Quantise the mean of this worker's slice of `length` elements. Return codes and steps.
+
+        `arrived` has each worker's codes and steps of this slice, by rank. Codes are uint8, packed,
+        and steps are float32, one per row. With `server_feedback`, the kept error of `bucket` is
+        added first and then replaced by the new rounding error. The result of an empty slice is
+        empty.
+        """
         if length == 0:
             return arrived[0][0], arrived[0][1]
         total = workspace("slice", length, torch.float32, bucket.device)
@@ -109,7 +122,10 @@ class QuantisedAllReduce(Compressor):
         return self._rounded(Buffers(total, self._error(bucket.names, total)))
 
     def _padded(self, answer: tuple[Tensor, Tensor], length: int) -> list[Tensor]:
-        """Pad the answer to a whole slice, since all workers gather pieces of one length."""
+        """Pad codes and steps with zeros to the size of a slice of `length` elements.
+
+        All workers then gather tensors of equal length.
+        """
         codes, steps = answer
         whole = packed_bytes(length, self.bits), length // self.row
         parts = zip(("padded codes", "padded steps"), (codes, steps), whole, strict=True)
@@ -118,7 +134,12 @@ class QuantisedAllReduce(Compressor):
         ]
 
     def _error(self, names: tuple[str, ...], total: Tensor) -> Tensor:
-        """Return the kept error of this worker's slice of a bucket, zeros for a new bucket."""
+        """Return the rounding error kept for this worker's slice of the bucket `names`, [slice].
+
+        It is zero if the bucket is new or the slice has another length than `total`. Then the
+        errors of all buckets that share a parameter with it are forgotten. The caller updates the
+        tensor in place.
+        """
         known = self.server_errors.get(names)
         if known is None or known.numel() != total.numel():
             for old in [old for old in self.server_errors if set(old) & set(names)]:
@@ -128,9 +149,9 @@ class QuantisedAllReduce(Compressor):
 
 
 def _lengths(n: int, length: int, count: int) -> list[int]:
-    """Return the lengths of `count` slices of n, each `length` long.
+    """Return the lengths of `count` slices of n elements, each at most `length` long.
 
-    The last may be short or empty.
+    The last ones may be shorter or empty.
     """
     return [min(length, max(0, n - first)) for first in range(0, count * length, length)]
 
@@ -144,5 +165,5 @@ def _padded(role: str, part: Tensor, length: int) -> Tensor:
 
 @lru_cache(SIZES)
 def _ends(n: int, row: int) -> Tensor:
-    """Return the end of each row of n elements, int64 [rows]."""
+    """Return the position after each row, int64 [ceil(n / row)]; the last is n."""
     return torch.arange(row, n + row, row).clamp_(max=n)

@@ -121,7 +121,11 @@ def _rounded_on_gpu(
     keep: bool,
     norm: str | None,
 ) -> Tensor:
-    """Run `add_round_` in one pass, or in two for blocks of an odd size."""
+    """Do the work of `add_round_` on a GPU, with the same arguments. Return packed codes, uint8.
+
+    Update `total`, and `steps` if `norm` is given. One pass suffices if blocks have a power of two
+    of elements, from 8 to 2048. Otherwise the norms take a pass of their own.
+    """
     blocks = gpu.Blocks.of(grid.ends, total.device)
     if norm is not None and blocks.power < BYTE:  # a block's norm is not found beside its codes
         if added is not None:
