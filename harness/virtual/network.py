@@ -179,10 +179,12 @@ class Simulated:
         dilation: float,
         represented: Callable[[], int | None] = lambda: None,
     ) -> Given | None:
-        """Return the compressor's cost from the device's file, or None if it is to be measured.
+        """Return the cost of compressing with `compressor`, a file name of compressors/.
 
-        `represented` returns the number of elements of the original model that a stand-in
-        represents. They count if the device is not a machine that runs the stand-in itself.
+        The cost comes from the settings of the emulated device. Return None if they have none:
+        compression is then timed on this machine. `workers` and `dilation` scale the seconds.
+        `represented` returns how many elements the stand-in's original model has, or None. It is
+        not called if the device's times are real seconds of a machine (`real_seconds`).
         """
         scale = self._scale(dilation) * self.cpu_oversubscription(workers)
         found = device_costs.given(compressor, self.device or {}, scale)

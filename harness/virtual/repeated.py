@@ -22,7 +22,7 @@ from harness.virtual.exchange import VirtualExchange
 
 @dataclass
 class Decided:
-    """Stand-in for a run's controller, with its recorded state and all that a loop needs of it."""
+    """Stand-in for a run's controller and reduction. It returns the recorded controller state."""
 
     told: dict[str, Any] = field(default_factory=dict)
     density: float = 1.0  # of a step that exchanges nothing, until its row says
@@ -39,7 +39,10 @@ class Decided:
 
 @dataclass
 class Recorded(Gradients):
-    """Losses and metrics of `curve` at `rank`. Its exchanges take their time anew."""
+    """Gradients that repeat the losses and metrics of `curve` at `rank`.
+
+    Each exchange is sent again on the new network and takes its time anew.
+    """
 
     course: Course
     exchange: Any
@@ -64,7 +67,7 @@ class Recorded(Gradients):
 
 @dataclass
 class RecordedLocal(Recorded):
-    """Recorded training with local steps. `exchange` knows after which steps it exchanges."""
+    """Recorded training with local steps, whose exchange decides when it communicates."""
 
     def pass_on(self, step: int) -> None:
         exchange: OuterExchange = self.exchange
@@ -73,7 +76,11 @@ class RecordedLocal(Recorded):
 
 @dataclass(kw_only=True)
 class RecordedRounds(OuterExchange):
-    """Rounds of `curve` at `rank`: messages are sent again, and applied when they arrive."""
+    """Outer exchange of `rank` that repeats the recorded rounds of `curve`.
+
+    Each message is sent again with its recorded size, on the new network. It takes its time anew,
+    and no tensor is exchanged.
+    """
 
     curve: Curve
     rank: int
@@ -92,7 +99,7 @@ class RecordedRounds(OuterExchange):
 
 
 def repeated(run: Run, context: RankContext, curve: Curve) -> Loop:
-    """Return the loop of a rank of `run`, whose training is that of `curve`."""
+    """Return the training loop of a rank that repeats `curve` on the network of `run`."""
     course = without_data(run.accumulate * run.batch_size, curve.steps)
     decided, rank = Decided(), context.rank
     layout: Any = run.parallel

@@ -107,7 +107,7 @@ class SimulatedWorkers(Collectives):
         return time.thread_time()
 
     def _exchanged_lengths(self, leaving: list[list[int]]) -> list[list[int]]:
-        """Exchange lengths as part of the following call, which is then one operation."""
+        """Exchange lengths. Record it as part of the next collective, not as a call of its own."""
         self._before = ()
         return super()._exchanged_lengths(leaving)
 
@@ -117,7 +117,12 @@ class SimulatedWorkers(Collectives):
     def _gather(
         self, mine: Tensor, own: list[int], equal: bool, like: tuple[Tensor, ...]
     ) -> tuple[list[list[int]], list[Tensor]]:
-        """Gather at one meeting. Two collectives are counted if lengths are exchanged first."""
+        """Gather every rank's bytes `mine`, uint8 [n], in one meeting of all ranks.
+
+        `own` has the lengths of the tensors that `mine` joins. Return all ranks' lengths and bytes,
+        by rank. Unless lengths are known to be `equal`, exchanging them counts as a collective of
+        its own. `like` is ignored.
+        """
         if equal:
             return self._meet("gather", own, mine, own)
         self._count_ring(LENGTH_BYTES * self.world_size * len(own))
