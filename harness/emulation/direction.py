@@ -104,7 +104,10 @@ class Direction:
             impairments.change(ip, impairer, self.name, self.real(planned))
 
     def _classes(self, planned: Link) -> list[per_source_netem.Sources]:
-        """Return link conditions for packets of each source, in real units."""
+        """Return each source's addresses and the conditions of its packets, in real units.
+
+        A source's own delay is added to that of `planned`.
+        """
         return [
             per_source_netem.Sources(
                 source.addresses,
@@ -114,12 +117,12 @@ class Direction:
         ]
 
     def holds(self, read_mbit: float) -> None:
-        """Note that the kernel was found to hold this real rate."""
+        """Record `read_mbit`, the rate in real Mbit/s that was read back from the kernel."""
         self.applied_mbit = read_mbit * self.dilation
         self._recent_mbit = max(self._recent_mbit, read_mbit)
 
     def take_highest_mbit(self) -> float:
-        """Return the highest real rate since the last call."""
+        """Return the highest rate recorded since the last call, in real Mbit/s, and start anew."""
         now_mbit = self.applied_mbit / self.dilation
         highest, self._recent_mbit = max(self._recent_mbit, now_mbit), now_mbit
         return highest
@@ -140,7 +143,10 @@ class Direction:
         return found
 
     def credit_bytes(self, highest_mbit: float) -> float:
-        """Return the bytes that bursts passed beyond the rates, of which this was the highest."""
+        """Return the bytes of the shaper's burst, which may pass in addition to its rate.
+
+        `highest_mbit` is the highest real rate, in Mbit/s. A burst lasts BURST_US at that rate.
+        """
         return highest_mbit * 125_000 * BURST_US / 1e6
 
     @property
@@ -148,7 +154,7 @@ class Direction:
         return links.Shaper(self.name, self.place.shaper, self._root)
 
     def _shape(self) -> links.Shape:
-        """Return the shape that the kernel is to hold, in the form that `_held` reads back."""
+        """Return the shape that the kernel should have now, in the units of `_held`."""
         rate = links.rate_bytes(self.real(self.intended).rate_mbit)
         return links.Shape(rate / 125_000, BURST_US, self.queue_bytes)
 

@@ -230,7 +230,10 @@ def left(ip: IPRoute, nic: Nic) -> list[Piece]:
 
 
 def _is_ours(link: Any) -> bool:
-    """Return True if an ifb is ours. It has no alias if we died between adding and marking it."""
+    """Return True if `link`, a netlink link message, is an ifb that this program added.
+
+    Its alias is IFB_ALIAS. An ifb without an alias counts too: we may have died before setting it.
+    """
     described = link.get_attr("IFLA_LINKINFO")
     kind = described.get_attr("IFLA_INFO_KIND") if described else None
     return kind == "ifb" and link.get_attr("IFLA_IFALIAS") in (None, IFB_ALIAS)

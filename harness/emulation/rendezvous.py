@@ -172,7 +172,12 @@ class Rendezvous:
             self._send(peer, {"name": "welcome", "value": None})
 
     def _let_in(self, listener: socket.socket, unknown: list[Peer]) -> list[Peer]:
-        """Accept a pending connection, if any; return `unknown` with it as an unproven peer."""
+        """Accept one pending connection of `listener` without waiting, and send it a nonce.
+
+        Return `unknown`, the peers that have not proven the token, with the new peer at the end.
+        Close the oldest if there would be more than `_STRANGERS`. Return `unknown` unchanged if
+        there is no connection, or if it has closed again.
+        """
         readable, _, _ = select.select([listener], [], [], 0)
         if not readable:
             return unknown

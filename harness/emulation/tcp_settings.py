@@ -23,7 +23,7 @@ BUFFERS = {"net/ipv4/tcp_rmem": "4096 131072 {}", "net/ipv4/tcp_wmem": "4096 163
 
 
 def sysctls(receive_buffer_bytes: int, send_buffer_bytes: int) -> dict[str, str]:
-    """Return every namespace's sysctls. The buffers are the maximum of one socket."""
+    """Return the sysctls of every namespace, by name. Sizes are maxima of one socket, in bytes."""
     sizes = (receive_buffer_bytes, send_buffer_bytes)
     sized = {
         name: text.format(size) for (name, text), size in zip(BUFFERS.items(), sizes, strict=True)
@@ -32,7 +32,10 @@ def sysctls(receive_buffer_bytes: int, send_buffer_bytes: int) -> dict[str, str]
 
 
 def set_sysctls(values: dict[str, str]) -> None:
-    """Set them in the calling thread's namespace, except those of newer kernels."""
+    """Write each sysctl, by name below /proc/sys, in the calling thread's network namespace.
+
+    Names that this kernel lacks are skipped. Raise NetworkError if the kernel refuses a value.
+    """
     for name, value in values.items():
         path = Path("/proc/sys", name)
         if not path.exists():
@@ -44,7 +47,11 @@ def set_sysctls(values: dict[str, str]) -> None:
 
 
 def read_sysctls() -> dict[str, str]:
-    """Read the sysctls that were set from the calling thread's namespace."""
+    """Return the value of each sysctl that this module sets, by name, as the kernel has it now.
+
+    The calling thread's network namespace is read. Runs of spaces become one space. A sysctl that
+    this kernel lacks has the value "absent".
+    """
     paths = {name: Path("/proc/sys", name) for name in (*PINNED, *FORWARDING, *BUFFERS)}
     return {
         name: " ".join(path.read_text().split()) if path.exists() else "absent"
@@ -53,7 +60,10 @@ def read_sysctls() -> dict[str, str]:
 
 
 def congestion_control_to(address: str) -> str:
-    """Return the congestion control of a TCP flow from this thread's namespace to `address`."""
+    """Return the congestion control of a TCP flow from this thread's namespace to `address`.
+
+    Open a socket to port 9 for it, without waiting. Raise NetworkError if there is no route.
+    """
     with socket.socket() as flow:
         flow.setblocking(False)
         if flow.connect_ex((address, 9)) not in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
@@ -63,7 +73,10 @@ def congestion_control_to(address: str) -> str:
 
 
 def require_known(**names: str) -> None:
-    """Raise ValueError, naming its key, for a congestion control that this kernel lacks."""
+    """Raise ValueError, naming the key, for a congestion control that this kernel does not offer.
+
+    `names` maps a settings key to the name of the congestion control.
+    """
     available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     for key, name in names.items():
         if name not in available:
@@ -71,6 +84,6 @@ def require_known(**names: str) -> None:
 
 
 def read_offloads(interface: str) -> dict[str, bool]:
-    """Return which of tso, gso and gro are on."""
+    """Return {"tso", "gso", "gro"} of an interface, each True if it is on."""
     asked = {"tso": ethtool.GET_TSO, "gso": ethtool.GET_GSO, "gro": ethtool.GET_GRO}
     return {name: bool(ethtool.ask(interface, command)) for name, command in asked.items()}

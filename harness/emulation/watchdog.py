@@ -21,7 +21,12 @@ OWNER = "GRADNET_GUARD"  # environment variable of the guarded: the name of its 
 
 
 def leave_behind(path: Path, limit_s: float) -> None:
-    """Guard the ledger `path` until the calling process has ended."""
+    """Fork a watchdog that restores the interface of ledger `path` when this process ends.
+
+    It also restores it `limit_s` seconds after the loan began. Return at once. The watchdog is a
+    grandchild in its own session, so the caller never waits for it. Set the environment variable
+    OWNER of this process to the name of its watchdog.
+    """
     owner = f"{os.getpid()}.{time.clock_gettime_ns(time.CLOCK_BOOTTIME)}"
     process = os.pidfd_open(os.getpid())
     between = os.fork()
@@ -36,7 +41,10 @@ def leave_behind(path: Path, limit_s: float) -> None:
 
 
 def _detach(path: Path, process: int) -> None:
-    """Release everything of the run but the descriptor `process`: terminal, folder, files."""
+    """Release everything of the run but the descriptor `process`: terminal, folder, files.
+
+    Ignore SIGINT, SIGTERM and SIGHUP, and set the process title.
+    """
     os.setsid()
     os.chdir("/")
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -50,7 +58,11 @@ def _detach(path: Path, process: int) -> None:
 
 
 def _guard(process: int, path: Path, owner: str, limit_s: float) -> NoReturn:
-    """Wait for the end of the run or of its time, restore, and exit 0, or 1 on failure."""
+    """Wait for the end of the run or of its time, restore the interface, and exit.
+
+    `process` is a pidfd of the run. What was restored goes to the syslog. After `limit_s` the
+    interface is restored while the run lives. The exit status is 0, or 1 if restoring failed.
+    """
     syslog.openlog("gradnet", syslog.LOG_PID)
     ended = select.poll()
     ended.register(process, select.POLLIN)
@@ -68,6 +80,9 @@ def _guard(process: int, path: Path, owner: str, limit_s: float) -> NoReturn:
 
 
 def _next_look_s(path: Path, owner: str, limit_s: float) -> float:
-    """Return seconds until the run's time may be up, counted from the loan's start."""
+    """Return the seconds until the run's time may be up, counted from the loan's start.
+
+    It is `limit_s` if the ledger has no loan of `owner` yet.
+    """
     left_s = ledger.left_s(path, owner)
     return limit_s if left_s is None else left_s + 0.001  # poll cuts to whole milliseconds
