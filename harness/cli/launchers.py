@@ -119,7 +119,13 @@ class LaunchedRun:
     numbers: list[int]  # numbers of the runs that are jobs
 
     def __call__(self, config: DictConfig) -> None:
-        """Do the run and write its ending to the sweep's folder. Raise whatever the run raises."""
+        """Do the run of this Hydra job, and write how it ended to the sweep's folder.
+
+        `config` is ignored: Hydra's job number selects the run. Raise whatever the run raises,
+        after writing it. The process changes for good. Signals interrupt in order, warnings go to
+        stderr, and TTY_COMPATIBLE=0 is set. A skipped run does not overwrite an ending as
+        succeeded, as of a requeued job.
+        """
         number = self.numbers[HydraConfig.get().job.num]
         asked_run = self.sweep.runs()[number]
         before = self.sweep.ending(number)  # set if a scheduler requeued the job

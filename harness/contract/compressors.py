@@ -35,7 +35,12 @@ PARAMETERS: Shapes = {"embed": (12, 40), "bias": (33,), "kernel": (8, 3, 3, 3), 
 
 
 def check(compressor: Compressor, outcomes: list[BucketOutcome]) -> None:
-    """Raise LawBroken unless all workers got one finite mean, to the bit, of grad minus unsent."""
+    """Check the results of one bucket, an outcome per rank. Raise LawBroken if a check fails.
+
+    The mean must be finite and have the same bits on all ranks. `unsent` must be finite. If
+    `compressor.is_mean`, the mean must also equal the mean over ranks of grad - unsent. The allowed
+    error is `compressor.rounding` times the largest gradient, times the ranks.
+    """
     first = outcomes[0].reduced.mean
     for rank, (_, (mean, unsent), _) in enumerate(outcomes):
         same = torch.equal(bits(mean), bits(first))

@@ -36,7 +36,11 @@ def kernel(root: Path = ROOT) -> Iterator[Finding]:
 
 
 def around(root: Path) -> str:
-    """Return the kind of machine whose files are under `root`: WSL, container, virtual or real."""
+    """Return the kind of machine whose file system is at `root`.
+
+    It is WSL, container, user-mode Linux, virtual machine or real machine. Raise OSError if
+    proc/version or proc/cpuinfo cannot be read.
+    """
     if "microsoft" in (root / "proc/version").read_text().lower():
         return "WSL"
     if any((root / mark).exists() for mark in (".dockerenv", "run/.containerenv")):

@@ -36,9 +36,11 @@ class NamePart(NamedTuple):
 
 
 def readable(runs: pd.DataFrame, given: Mapping[str, str]) -> pd.DataFrame:
-    """Return `runs`, rows of `load.runs`, with labels in `method` and the old names in `name`.
+    """Return `runs`, rows of `load.runs`, with short labels in column `method`.
 
-    Labels are unique within an experiment. `given` maps names to labels of the user's choice.
+    The old names move to column `name`. Labels that are made here are unique within an experiment.
+    `given` maps names to labels of the user's choice, and these may coincide. The settings of each
+    method are read from one of its run directories.
     """
     named = runs.assign(name=runs.method)
     for _, rows in runs[runs.method.notna()].groupby("experiment", sort=False):

@@ -129,7 +129,12 @@ def proof_after(network: Network, player: Player, pauses: Pauses) -> dict[str, A
 
 
 def conclude(run_dir: Path, summary: dict[str, Any]) -> None:
-    """Write summary.json and the final state, when no other writer is left."""
+    """End the run directory: write summary.json and the final state.
+
+    Kill every other process of the namespace first, so that no other writer is left. The state is
+    `succeeded` if `summary["reasons"]` is empty, else `invalid` with these reasons. Call it from
+    process 1.
+    """
     kill_everyone()
     write_json(run_dir / "summary.json", summary)
     reasons = summary["reasons"]

@@ -55,7 +55,13 @@ def exchange_timeout_s(run: Run) -> float:
 
 
 def _be_agent(node: int, network: Network, of_ranks: OfRanks) -> NoReturn:
-    """Act as the agent's process: do what `torchrun` does, and exit."""
+    """Run the torchrun agent of `node` in this forked process, and exit. Never return.
+
+    Confine the process, set its title, send its output to logs/node{node}.log, and set the
+    network's environment. Launch the ranks of the node and wait for them. Exit with 0 if all
+    succeed, else with 1. Append a `worker_lost` event for each failed rank, or `agent_failed` for
+    any other error.
+    """
     status, run_dir = 1, of_ranks[0]
     events = Events(run_dir)  # while there is a descriptor for it
     try:

@@ -88,7 +88,11 @@ def _took(measured_ms: float | None) -> str:
 
 
 def of_ceiling(ceiling: dict[str, Any]) -> list[str]:
-    """Return reasons if links need more than this machine carries."""
+    """Return reasons if the links need more than this machine carries; [] if they do not.
+
+    `ceiling` has `needed_mbit` and `carried_mbit`, in real Mbit/s. Raise NotNeeded if the second is
+    None.
+    """
     needed, carried = ceiling["needed_mbit"], ceiling["carried_mbit"]
     if carried is None:
         raise NotNeeded("there is one node, or the links are real ones")
@@ -101,9 +105,11 @@ def of_ceiling(ceiling: dict[str, Any]) -> list[str]:
 
 
 def of_processors(audit: dict[str, Any], is_emulated: bool, took_s: float) -> list[str]:
-    """Return reasons if processors were the bottleneck, not the network.
+    """Return reasons if processors, not the network, limited the run; [] if they did not.
 
-    `is_emulated` says that computation is paced or replayed, not measured. `took_s` is real.
+    `audit` has the shares of processor time. `is_emulated` says that computation is paced or
+    replayed, not measured. `took_s` is the run's real duration. If the share of steal time is
+    unknown, raise NotNeeded for a short run, else CouldNotCheck.
     """
     steal_share = audit["cpu_steal_share"]
     if steal_share is None and took_s < SHORTEST_S:

@@ -129,7 +129,12 @@ def below(model: str, x: float, center: float, scale: float) -> float:
 
 
 def distances(bins: pd.DataFrame) -> pd.DataFrame:
-    """Return of, step, model and the mean, low, high of `Fit.distance` over one method's seeds."""
+    """Return the mean distance of each fit to one method's activations, with its interval.
+
+    `bins` has the histograms of all seeds and ranks of one method. The result has the columns of,
+    step, model, mean, low and high. The interval is over seeds. The distance is `Fit.distance`, for
+    a Laplace and a normal fit.
+    """
     found = []
     for (of, step), group in bins.groupby(["of", "step"]):
         alone = [fits(each) for _, each in group.groupby(["seed", "rank"])]

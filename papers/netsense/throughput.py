@@ -44,7 +44,12 @@ AT_FLOOR = 1.5  # mean density of a run over the floor that counts as near it
 
 
 def grows_slowly(reading: str) -> rules.Rule:
-    """Return the rule that throughput grows with the rate, but at most `SLOWLY` for four times."""
+    """Return the rule that NetSense's throughput on ResNet-18 grows with the link's rate.
+
+    It compares the three rates of table 1, as `reading` (one interpretation of the table) sets the
+    runs. Every step up must raise samples/s. From the lowest to the highest rate it may rise at
+    most `SLOWLY` times.
+    """
 
     def decide(runs: Runs) -> Found:
         groups, speeds = {}, {}

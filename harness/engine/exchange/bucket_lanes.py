@@ -156,10 +156,12 @@ class Exchange:
     def submit(
         self, laid: BucketBuffers, last: bool = False, pattern: Tensor | None = None
     ) -> Future:
-        """Queue one bucket. Return a future whose value is its buffer with the mean gradient.
+        """Queue one bucket and return a future that completes with `laid.buffer`, [n].
 
-        `last` means that backward has ended. The last bucket completes after all others. `pattern`,
-        [n], is copied into the buffer first, if given.
+        The buffer then holds the mean gradient over workers. `pattern`, [n], replaces its content
+        before compression, if given. `last` means that backward has ended. With `after_backward`,
+        no bucket starts before the last is submitted. The last bucket completes after all others.
+        If the exchange fails, the future fails.
         """
         buffer, stats, now = laid.buffer, self._stats, self.clock.now()
         if pattern is not None:

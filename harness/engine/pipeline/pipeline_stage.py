@@ -25,12 +25,18 @@ class StageReplica(Gathered):
     object_gather: ObjectGather
 
     def of_the_first(self, mine: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-        """Gather the tensors of the ranks of the first pipeline, by stage."""
+        """Gather tensors by name from the first pipeline. Return its ranks' dictionaries, by stage.
+
+        All ranks call it together, also those of other pipelines, whose `mine` is ignored.
+        """
         told = self.object_gather.gather(mine if self.position.pipeline == 0 else {})
         return told[: self.position.stages]
 
     def take_buffers_of_the_first(self) -> None:
-        """Copy the first pipeline's batch statistics, which are evaluated and saved."""
+        """Overwrite this model's buffers, such as batch statistics, by those of the first pipeline.
+
+        These are what is evaluated and saved. All ranks call it together.
+        """
         own = dict(self.model.named_buffers())
         put(own.values(), self.of_the_first(own)[self.position.stage].values())
 
@@ -98,7 +104,11 @@ class PipelineStage(Trained):
             super().update(step)
 
     def tested(self) -> Tensor:
-        """Evaluate through the pipelines, each on its share. Cuts compress as in training."""
+        """Evaluate the test set through the pipelines. Return this rank's sums, float64 [3].
+
+        They are of right answers, losses and labels, and zero unless this is the last stage. Each
+        pipeline evaluates its share of the test set. Activations are compressed as in training.
+        """
         sums = torch.zeros(3, dtype=torch.float64)
         for inputs, labels in self.course.test_set():
             came = None

@@ -51,7 +51,11 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """Classification of samples, or of the next word after each word. `metric` decides which."""
+    """Loss and metrics of a classification task: a label per sample, or per word of a text.
+
+    The shape of the scores decides the loss. It is binary cross-entropy for one score per sample,
+    else cross-entropy. `metric` decides the quality: accuracy, perplexity, or the judge's metric.
+    """
 
     metric: str  # accuracy | perplexity, or the judge's metric
     device: torch.device
@@ -68,7 +72,11 @@ class Task:
     def scores(
         self, model: nn.Module, inputs: Tensor, memory: RecurrentState | None = None, part: int = 0
     ) -> Tensor:
-        """Return float32 scores of `inputs`. `memory` carries the state of micro-batch `part`."""
+        """Return the model's scores of `inputs`, float32 [..., classes].
+
+        With `memory`, a recurrent model starts from the state of micro-batch `part`. Its new state,
+        detached, is kept there.
+        """
         inputs = inputs.to(self.device)
         state = memory.states.get(part) if memory else None
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
@@ -79,6 +87,10 @@ class Task:
         return scores.float()
 
     def loss(self, scores: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+        """Return the loss of `scores`, [..., classes], for `labels`, [...], as a scalar.
+
+        With one class it is binary cross-entropy. `reduction` is "mean" or "sum".
+        """
         labels = labels.to(self.device).flatten()
         if scores.shape[-1] == 1:
             wanted = labels.float()
@@ -87,9 +99,10 @@ class Task:
         return cross_entropy(flat, labels, reduction=reduction, label_smoothing=smoothing)
 
     def tested(self, model: nn.Module, batches: Iterable[Batch]) -> Tensor:
-        """Return sums over `batches`: right answers, loss, labels, and those of the judge.
+        """Evaluate `model` on `batches` of inputs and labels. Return float64 [3 + judge.size].
 
-        The result is float64 [3 + judge.size]. Ranks add theirs up.
+        It has sums of right answers, losses and labels, then those of the judge. A caller adds up
+        the sums of all ranks. The model's mode is not changed.
         """
         judged = self.judge.size if self.judge else 0
         sums = torch.zeros(COUNTED + judged, dtype=torch.float64, device=self.device)

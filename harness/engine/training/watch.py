@@ -43,18 +43,20 @@ class Watching:
                 self._tables[name].header()
 
     def of(self, before_cuts: Mapping[int, nn.Module]) -> None:
-        """Watch the outputs of the layers before the cuts, keyed by cut number, from now on.
+        """Register forward hooks on the layers before the cuts, keyed by cut number.
 
-        The hook runs before all other hooks. If ranks share a model, each watches only its own
-        passes.
+        Each records thresholds and histograms of the layer's output in training mode. The hook runs
+        before all other hooks. If ranks share a model, each records only its own passes.
         """
         for number, layer in before_cuts.items():
             layer.register_forward_hook(self._activations(f"cut{number}"), prepend=True)
 
     def gradients(self, step: int, laid: BucketBuffers, residual: Tensor | None) -> None:
-        """Record the watched parameters in a bucket, just before it is compressed.
+        """Append thresholds of the watched parameters in a bucket to watched.csv.
 
-        `residual`, [n], will be added to the gradient. It is None without error feedback.
+        Call it just before the bucket is compressed. Nothing happens in steps that are no multiple
+        of `watch.every`. `residual`, [n], is what error feedback will add to the gradient. It is
+        None without error feedback.
         """
         if step % self.watch.every:
             return
@@ -83,7 +85,11 @@ class Watching:
         return look
 
     def _tell(self, step: int, name: str, thresholds: list[float], of: Tensor) -> None:
-        """Append one row per density, with the threshold and that of a Laplace fit to `of`, [n]."""
+        """Append one row per density to watched.csv.
+
+        `thresholds` has one per density. A threshold of a Laplace fit to `of`, [n], is added to
+        each.
+        """
         pairs = zip(self.watch.densities, thresholds, strict=True)
         rows = [
             Watched(step, self.rank, name, density, value, LAPLACE.threshold(of, density))
@@ -104,7 +110,10 @@ class Watching:
 
 @dataclass
 class Counted:
-    """Counter of micro-batches."""
+    """Counter of micro-batches, which knows the step that each belongs to.
+
+    A step has `accumulate` micro-batches. The first one counted belongs to step `first`.
+    """
 
     accumulate: int
     first: int  # step

@@ -78,7 +78,11 @@ def read(run: Path | str) -> NetworkLayout | None:
 
 
 def _nodes(config: dict[str, Any], links: Iterable[str]) -> int:
-    """Return the number of nodes: that of workers' nodes, or of uplinks if it is greater."""
+    """Return the number of nodes of a run.
+
+    This is workers / workers_per_node (by default 1) of `config`, a run's settings. If `links`,
+    names of links, have more uplinks (`up0`, `up1`, ...), it is their number.
+    """
     of_workers = config["workers"] // config.get("workers_per_node", 1)
     return max(of_workers, sum(re.fullmatch(r"up\d+", name) is not None for name in links))
 

@@ -133,9 +133,11 @@ def read(path: Path) -> Iterator[Sentences]:
 
 
 def _trained(sentences: list[str], vocabulary: int, text: Path) -> bytes:
-    """Train a sentencepiece BPE model, deterministically: one thread, all sentences, no sampling.
+    """Train a sentencepiece BPE model of `vocabulary` tokens. Return it, serialised.
 
-    Any text can be encoded and decoded without loss. Unknown characters become 256 byte pieces.
+    Training is deterministic: one thread, all sentences, no sampling. Any text can be encoded and
+    decoded without loss. Unknown characters become byte tokens, of which there are 256. Raise
+    ValueError if `vocabulary` does not suit the sentences; the message names the file `text`.
     """
     import sentencepiece
 
