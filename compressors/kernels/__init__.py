@@ -1,7 +1,8 @@
-"""Kernels on the CPU in machine code, where numba can make it.
+"""Compiled kernels of compression on the CPU, made by numba where it is installed.
 
-Without numba, callers use numpy and get equal results; `harness.doctor` compares the two. Compiled
-code is cached on disk; the first use on a machine takes half a minute of a core.
+Compressors call `of(tensor)`, which returns None without numba. They then use numpy or torch, with
+equal results; `harness.doctor` compares the two. Compiled code is cached on disk. The first use on
+a machine takes half a minute of one core.
 """
 
 import fcntl
@@ -24,33 +25,33 @@ from torch import Tensor
 
 from compressors.kernels import private
 
-# Modules here, in the order of Compiled.
+# modules of this package, in the order of the fields of Compiled
 NAMES = ("native", "ranking", "signs", "quantise", "casts", "scatter", "lowrank", "chunks")
-INDEX_END = 1 << 31  # positions are counted in int32
-CHOICE = "GRADNET_KERNELS"  # environment variable; `numpy`: compile nothing, results are equal
+INDEX_END = 1 << 31  # positions are int32
+CHOICE = "GRADNET_KERNELS"  # environment variable; `numpy` compiles nothing, with equal results
 LOCATORS = "NUMBA_CACHE_LOCATOR_CLASSES"
-COMPILED, COMPILING = "compiled", "lock"  # files of a cache: that all is there, who makes it
+COMPILED, COMPILING = "compiled", "lock"  # file that marks a complete cache; lock file
 
 
 class Found(NamedTuple):
-    """Entries of a vector, by ascending position."""
+    """Entries of a vector, sorted by position."""
 
     where: np.ndarray  # int32 [c]
     values: np.ndarray  # float32 [c]
 
 
 class Compiled(NamedTuple):
-    """The modules of compiled kernels."""
+    """The modules of compiled kernels, of which a process loads at most one set."""
 
-    kernels: Any  # the module compressors.kernels.native
-    ranking: Any  # and so on
+    kernels: Any  # the module compressors.kernels.native; the others by their names
+    ranking: Any
     signs: Any
     quantise: Any
     casts: Any
     scatter: Any
     lowrank: Any
     chunks: Any
-    compress: bool  # whether the processor has an instruction for it
+    compress: bool  # True if the processor has a compress instruction (AVX-512)
 
     def collect(
         self,
@@ -63,12 +64,13 @@ class Compiled(NamedTuple):
         first: int = 0,
         count: int = 0,
     ) -> Found:
-        """Entries of `x`, contiguous float32 [n], whose magnitude has bits above `bound`.
+        """Return the entries of `x`, contiguous float32 [n], whose magnitude bits exceed `bound`.
 
-        With `added`, of x += added, and `clear` sets `added` to zero. `erase` sets those found to
-        zero in `x`. `capacity` is how many are expected; there may be more. Of those from position
-        `first` on, after the `count` that the call before found. What is returned is valid until
-        this thread's next call.
+        Add `added`, [n], to `x` first, if given, and set it to zero with `clear`. With `erase`, set
+        the entries found to zero in `x`. `capacity` is their expected number; more are possible. To
+        continue a search, pass the position `first` to begin at and the `count` of entries that the
+        last call found. They stay at the front of the result. The arrays are valid until this
+        thread's next call.
         """
         block = self.kernels.BLOCK
         most = x.size + block
@@ -84,9 +86,10 @@ class Compiled(NamedTuple):
             index, values = _own.arrays(min(2 * index.size, most), count)
 
     def largest(self, found: Found, k: int) -> Found:
-        """The k of `found` with the largest magnitudes; of equal ones the first.
+        """Return the k entries of `found` with the largest magnitudes, sorted by position.
 
-        What is returned is valid until this thread's next call.
+        Of entries with equal magnitudes, the first ones are kept. The arrays are valid until this
+        thread's next call.
         """
         kept = _best.arrays(k + self.kernels.BLOCK)
         self.ranking.largest(*found, k, self.compress, *kept)
@@ -94,18 +97,21 @@ class Compiled(NamedTuple):
 
 
 _loading = Lock()
-_known: list[tuple["Compiled | None", str]] = []  # of this process: at most one
+_known: list[tuple["Compiled | None", str]] = []  # one item once the kernels are loaded
 NOTHING = Found(np.empty(0, np.int32), np.empty(0, np.float32))
 
 
 class Scratch:
-    """Arrays that a thread uses again for what it finds: fresh ones would be faulted in anew."""
+    """Arrays that a thread reuses for results, because new memory would cost page faults."""
 
     def __init__(self) -> None:
-        self._found = ContextVar("scratch", default=NOTHING)  # of each thread
+        self._found = ContextVar("scratch", default=NOTHING)  # one value per thread
 
     def arrays(self, size: int, count: int = 0) -> Found:
-        """Two of at least `size`, that begin with the first `count` of what was here last."""
+        """Return the thread's two arrays, enlarged to at least `size` elements each if needed.
+
+        New arrays begin with the first `count` elements of the old ones; the rest is undefined.
+        """
         old = self._found.get()
         if old.where.size >= size:
             return old
@@ -120,14 +126,19 @@ _own, _best = Scratch(), Scratch()
 
 
 def compiled() -> Compiled | None:
-    """The compiled kernels, None when there are none; fork only after the first call."""
+    """Return the compiled kernels, or None without them. The first call of a process loads them.
+
+    Do not fork before the first call.
+    """
     return _once()[0]
 
 
 def of(x: Tensor, added: Tensor | None = None) -> Compiled | None:
-    """Return the compiled kernels if they work on `x`, and on what is `added` to it; else None.
+    """Return the compiled kernels if they can process `x` and `added`, else None.
 
-    ValueError unless both are alike: a kernel trusts the size of `x` for both.
+    They process contiguous float32 tensors on the CPU with fewer than 2^31 elements. Raise
+    ValueError unless both have one shape, type and device, because a kernel trusts the size of `x`
+    for both.
     """
     if added is not None:
         require_alike(x, added)
@@ -136,20 +147,23 @@ def of(x: Tensor, added: Tensor | None = None) -> Compiled | None:
 
 
 def require_alike(x: Tensor, added: Tensor) -> None:
-    """Raise ValueError unless `x` and what is `added` to it have one shape, type and device."""
+    """Raise ValueError unless `x` and `added` have the same shape, type and device."""
     if x.shape != added.shape or x.dtype != added.dtype or x.device != added.device:
         told = (f"{each.dtype} {list(each.shape)} on {each.device}" for each in (added, x))
         raise ValueError("{} cannot be added to {}; they must be alike".format(*told))
 
 
 def require_room(what: str, tensor: Tensor, count: int) -> None:
-    """Raise ValueError unless `tensor`, which a kernel reads or fills, has `count` elements."""
+    """Raise ValueError if `tensor`, named `what`, has fewer than `count` elements."""
     if tensor.numel() < count:
         raise ValueError(f"{what} must have {count} elements, got {list(tensor.shape)}")
 
 
 def addresses(tensors: Sequence[Tensor], nbytes: int) -> np.ndarray:
-    """Start addresses of the tensors, int64 [tensors]; ValueError if one is below `nbytes`."""
+    """Return the start addresses of `tensors`, int64 [tensors].
+
+    Raise ValueError unless each is contiguous, on the CPU, and has at least `nbytes` bytes.
+    """
     for tensor in tensors:
         if not (tensor.is_cpu and tensor.is_contiguous() and tensor.nbytes >= nbytes):
             raise ValueError(f"expected {nbytes} bytes in one piece, got {tuple(tensor.shape)}")
@@ -158,7 +172,7 @@ def addresses(tensors: Sequence[Tensor], nbytes: int) -> np.ndarray:
 
 @contextmanager
 def by_numpy() -> Iterator[None]:
-    """Context in which all threads of this process use numpy."""
+    """Context manager under which all threads of this process use numpy instead of kernels."""
     known, _known[:] = [_once()], [(None, "numpy: asked for")]
     try:
         yield
@@ -167,12 +181,12 @@ def by_numpy() -> Iterator[None]:
 
 
 def path() -> str:
-    """Name of the active code path, with the reason when it is numpy."""
+    """Return the name of the active code path: numba, or numpy with the reason."""
     return _once()[1]
 
 
 def to_compile() -> bool:
-    """True where the first use of a kernel will compile them all: half a minute of one core."""
+    """Return True if the first use of a kernel will compile all: half a minute of one core."""
     if os.environ.get(CHOICE) == "numpy" or find_spec("numba") is None:
         return False
     cache = _cache()
@@ -180,7 +194,10 @@ def to_compile() -> bool:
 
 
 def _once() -> tuple[Compiled | None, str]:
-    """Load the compiled loops once: the first thread that asks does it, the others wait."""
+    """Return the compiled kernels, or None, and the name of the code path.
+
+    Load them in the first thread that asks, while other threads wait.
+    """
     if not _known:
         with _loading:
             if not _known:
@@ -198,26 +215,33 @@ def _loaded() -> tuple[Compiled | None, str]:
                 modules = _imported(cache)
             found = Compiled._make([*modules, _has_compress()])
             return found, f"numba, {'compress' if found.compress else 'mask'}"
-        except Exception as error:  # whatever a compiler may raise: numpy does the same
+        except Exception as error:  # compilers raise anything; numpy has equal results
             reason = f"numpy: {type(error).__name__}: {error}".splitlines()[0]
     return None, reason
 
 
 @contextmanager
 def _one_compiles(cache: Path | None) -> Iterator[None]:
-    """Processes that begin together wait for the first, and load what it has compiled."""
+    """Context manager under which one process at a time compiles into `cache`.
+
+    Other processes wait, and then load what it compiled. Nothing is locked if all is compiled,
+    without a `cache`, or on a file system without locks.
+    """
     if cache is None or (cache / COMPILED).exists():
         yield
         return
     with (cache / COMPILING).open("w") as lock:
-        with suppress(OSError):  # of a file system without locks: each compiles
-            fcntl.flock(lock, fcntl.LOCK_EX)  # which ends with the process that has it
+        with suppress(OSError):  # without file locks, every process compiles
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases it if the process dies
         yield
         (cache / COMPILED).touch()
 
 
 def _imported(cache: Path | None) -> list[ModuleType]:
-    """The modules of kernels; these and numba read NUMBA_CACHE_DIR when they are imported."""
+    """Import the modules of kernels anew, so that they cache compiled code in `cache`.
+
+    Set NUMBA_CACHE_DIR, which numba and the modules read on import; without a `cache`, unset it.
+    """
     if cache is None:
         os.environ.pop("NUMBA_CACHE_DIR", None)
     else:
@@ -230,7 +254,11 @@ def _imported(cache: Path | None) -> list[ModuleType]:
 
 @contextmanager
 def _placed(cache: Path | None) -> Iterator[None]:
-    """Numba asks where a function's code is kept when the function is defined."""
+    """Context manager under which numba caches functions with our locator.
+
+    Numba chooses a function's cache folder when the function is defined. Afterwards its settings
+    are restored. Without a `cache` nothing changes.
+    """
     if cache is None:
         yield
         return
@@ -242,17 +270,17 @@ def _placed(cache: Path | None) -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[LOCATORS]  # which a child that knows nothing of us would have, too
+        del os.environ[LOCATORS]  # child processes must not inherit it
         if before is not None:
             os.environ[LOCATORS] = before
         config.reload_config()
 
 
 def _cache() -> Path | None:
-    """Return a private directory for compiled code, None if none can be made.
+    """Return a private directory for compiled code, or None if none can be made.
 
-    Every state of the sources has its own, as numba does not notice when a kernel changes that
-    another file calls; so has every version of Python, which cannot use code of another.
+    Its name has a hash of all sources and of the Python version. Numba does not notice if a kernel
+    in another file changes, and other Pythons cannot use the code.
     """
     sources = sorted(Path(__file__).parent.glob("*.py"))
     decisive = [str(sys.implementation.cache_tag).encode(), *map(Path.read_bytes, sources)]

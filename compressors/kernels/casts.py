@@ -1,4 +1,4 @@
-"""16-bit floats in machine code: divide, round to nearest even, and what that took, in one pass."""
+"""Casts to 16-bit floats in machine code: add, divide, round to nearest even, keep the error."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ from numba import njit, types
 
 from compressors.kernels.vectors import CHUNK, I16, OPTIONS, bits_of, float_of, intrinsic
 
-MAGNITUDE, INFINITY = 0x7FFFFFFF, 0x7F800000  # bits of a float32 but its sign; of infinity
-HALF, QUIET = 0x7FFF, 0x40  # just below a half of bfloat16's last place; makes a NaN one
+MAGNITUDE, INFINITY = 0x7FFFFFFF, 0x7F800000  # float32: mask without sign; bits of infinity
+HALF, QUIET = 0x7FFF, 0x40  # just below half of bfloat16's last place; bit that keeps a NaN
 WORD: Any = np.uint32
 HIGH = WORD(16)
 
 
 @intrinsic
 def _half(_: Any, x: Any) -> Any:
-    """The bits of a float32 rounded to a float16."""
+    """Return the bits of a float32 rounded to float16, as uint16."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(builder.fptrunc(arguments[0], ir.HalfType()), I16)
@@ -35,7 +35,7 @@ def _from_half(_: Any, bits: Any) -> Any:
 
 @njit(**OPTIONS)
 def _bfloat_of_number(x):  # type: ignore[no-untyped-def]
-    """The bits of a float32, not NaN, rounded to a bfloat16."""
+    """Return the bits of a float32 rounded to bfloat16, as uint16. The input must not be NaN."""
     bits = WORD(bits_of(x))
     odd = WORD(WORD(bits >> HIGH) & WORD(1))
     return np.uint16(WORD(WORD(WORD(bits + WORD(HALF)) + odd) >> HIGH))
@@ -43,7 +43,7 @@ def _bfloat_of_number(x):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _bfloat(x):  # type: ignore[no-untyped-def]
-    """The bits of a float32 rounded to a bfloat16."""
+    """Return the bits of a float32 rounded to bfloat16, as uint16; NaN stays NaN."""
     bits = WORD(bits_of(x))
     is_nan = WORD(bits & WORD(MAGNITUDE)) > WORD(INFINITY)
     return np.uint16(WORD(bits >> HIGH) | WORD(QUIET)) if is_nan else _bfloat_of_number(x)
@@ -65,10 +65,10 @@ def _largest(x):  # type: ignore[no-untyped-def]
 
 @njit("int32(float32[::1], float32[::1], int64, boolean, boolean, uint16[::1])", **OPTIONS)
 def encode(total, added, workers, bfloat, keep, wire):  # type: ignore[no-untyped-def]
-    """(total += added) / workers as 16 bits into `wire`, [n]; `added` may be empty.
+    """Write (total += added) / workers as 16-bit floats to `wire`, [n]; `added` may be empty.
 
-    Returns the bits of the sum's largest magnitude. With `keep`, `total` is left with the sum less
-    what `wire` stands for times workers; otherwise with the sum.
+    Return the bits of the sum's largest magnitude. With `keep`, `total` becomes the sum minus
+    `workers` times the decoded `wire`. Otherwise it becomes the sum.
     """
     most = np.int32(0)
     share, times = np.float32(1) / np.float32(workers), np.float32(workers)
@@ -80,7 +80,7 @@ def encode(total, added, workers, bfloat, keep, wire):  # type: ignore[no-untype
                 part[here] += other[here]
         largest = _largest(part)
         most = max(most, largest)
-        if bfloat and largest <= INFINITY:  # without NaN, which costs a quarter more to look for
+        if bfloat and largest <= INFINITY:  # no NaN; a check of each element takes 25 % longer
             for here in range(part.size):
                 own[here] = _bfloat_of_number(np.float32(part[here] * share))
         elif bfloat:

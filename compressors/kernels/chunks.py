@@ -1,10 +1,12 @@
-"""The largest magnitudes of every chunk of a bucket, and where they are, in machine code.
+"""Selection of the largest magnitudes of every chunk of a bucket, in machine code.
 
-A chunk is h x w adjacent elements of a matrix, as compressors.chunks lays them out; a layout has a
-row of first element, h, w, elements of a row of the matrix, chunks side by side and below each
-other for every parameter. Magnitudes are the bits of |x| as an integer, as in
-compressors.topk_select. Memory is read once, in long lines: what may be among the largest of a
-chunk is collected by a bound from some of its rows, and only that is ranked.
+A chunk is h x w adjacent elements of a matrix, as compressors.chunks lays them out. A layout, int64
+[parameters, 6], has a row per parameter. Its columns are the first element, h, w, the length of a
+row of the matrix, chunks per row, and rows of chunks.
+
+Magnitudes are the bits of |x| as an integer, as in compressors.topk_select. Memory is read once, in
+long lines. Some rows of a chunk give a bound that its largest elements exceed. Elements above the
+bound are collected, and only these are ranked.
 """
 
 from typing import Any
@@ -15,17 +17,17 @@ from numba import njit
 from compressors.kernels.native import add_block, clear_block, collect, exceeding
 from compressors.kernels.vectors import BLOCK, BYTE, OPTIONS, bits_of, ones, trailing_zeros
 
-MAGNITUDE = np.int32(0x7FFFFFFF)  # every bit of a float32 but its sign
-MOST = 4096  # elements of a chunk
-GROUPS = 4  # per entry that is sought: then a few more than these reach the bound
-PANEL = 64  # chunks side by side that are added together: memory is read in long lines
-ROOM = MOST + BLOCK  # for what is collected of a chunk
-SAMPLED = 4  # rows of a chunk
-SIGMAS = 2.0  # by which a sampled bound lies below the estimate
-AT_ONCE = 4  # entries of a line that are collected without a look at how many there are
+MAGNITUDE = np.int32(0x7FFFFFFF)  # mask of a float32's bits without sign
+MOST = 4096  # elements of the largest chunk
+GROUPS = 4  # per wanted entry, so that few unwanted entries reach the bound
+PANEL = 64  # chunks side by side that are added together, to read memory in long lines
+ROOM = MOST + BLOCK  # entries collected of a chunk
+SAMPLED = 4  # rows of a chunk that give its bound
+SIGMAS = 2.0  # margin of a sampled bound below its estimate
+AT_ONCE = 4  # entries of a line that are collected without counting them first
 LAST = np.uint64(1 << 63)
-SPARE = 8  # one in so many entries more than these does no harm: they are ranked
-WHOLE: Any = np.int32  # every sum is cut to 32 bits
+SPARE = 8  # up to k / SPARE unwanted entries may reach a bound; they are ranked
+WHOLE: Any = np.int32  # keeps every sum at 32 bits
 
 
 @njit(**OPTIONS)
@@ -45,7 +47,10 @@ def _copy(source, into):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _maxima(values, keys):  # type: ignore[no-untyped-def]
-    """The largest key of each of keys.size groups; group j has every keys.size-th element."""
+    """Write the largest magnitude bits of each of keys.size groups of `values` to `keys`.
+
+    Group j has every keys.size-th element, from element j on.
+    """
     for here in range(keys.size):
         keys[here] = np.int32(bits_of(values[here]) & MAGNITUDE)
     for first in range(keys.size, values.size, keys.size):
@@ -58,9 +63,10 @@ def _maxima(values, keys):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _reached(keys, k, most):  # type: ignore[no-untyped-def]
-    """A bound that k keys reach, and at most `most` where ties allow; and how many do.
+    """Return a bound that at least k of `keys` reach, and how many reach it.
 
-    Between two that too many and too few reach, every other is where k would if keys were even.
+    At most `most` reach it, unless equal keys prevent this. The search alternates between halving
+    the interval and guessing as if keys were spread evenly.
     """
     least, largest = MAGNITUDE, np.int32(0)
     for here in range(keys.size):
@@ -89,15 +95,16 @@ def _reached(keys, k, most):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _keep(index, values, keys, k, best, where, kept):  # type: ignore[no-untyped-def]
-    """The k of largest magnitude of some entries, in their order; of equal ones the first.
+    """Write the k entries of largest magnitude to `where` and `kept`, in their order.
 
-    `best` has room for one more than there are.
+    Of equal magnitudes, the first are kept. `keys` and `best` are memory to work in; `best` needs
+    one element more than there are entries.
     """
     for here in range(keys.size):
         keys[here] = np.int32(bits_of(values[here]) & MAGNITUDE)
     kth, reach = _reached(keys, k, k)
     last = keys.size - 1
-    while reach > k:  # too many equal ones
+    while reach > k:  # drop the last of several equal keys
         if keys[last] == kth:
             keys[last] = -1
             reach -= 1
@@ -113,7 +120,7 @@ def _keep(index, values, keys, k, best, where, kept):  # type: ignore[no-untyped
 
 @njit(**OPTIONS)
 def _gather(total, corner, shape, values):  # type: ignore[no-untyped-def]
-    """The chunk at `corner`, row by row."""
+    """Copy the chunk that begins at element `corner` of `total` to `values`, row by row."""
     height, width, stride = shape
     for row in range(height):
         first = corner + row * stride
@@ -122,7 +129,11 @@ def _gather(total, corner, shape, values):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _find(values, keys, k, compress, index, found, best, where, kept):  # type: ignore[no-untyped-def]
-    """The k of largest magnitude of a chunk, by a bound that at least k of its elements reach."""
+    """Write positions and values of the k largest magnitudes of one chunk to `where` and `kept`.
+
+    Only elements are ranked that exceed a bound, which at least k of them reach. `keys`, `index`,
+    `found` and `best` are memory to work in.
+    """
     if k == values.size:
         _copy(values, kept)
         for here in range(k):
@@ -137,9 +148,11 @@ def _find(values, keys, k, compress, index, found, best, where, kept):  # type: 
 
 @njit(**OPTIONS)
 def _expect(total, added, corner, shape, k, keys, bounds):  # type: ignore[no-untyped-def]
-    """Bounds that k elements of each of a row of chunks of total + added reach, almost surely.
+    """Write to `bounds` one bound per chunk, which almost surely at least k elements reach.
 
-    By the largest in every column of some of their rows, nearly as good as all that these have.
+    The chunks lie side by side from element `corner` on, in total + added. A bound follows from the
+    largest magnitudes in each column of SAMPLED rows. It is -1, so that all elements exceed it, if
+    a chunk has too few columns.
     """
     height, width, stride = shape
     largest = keys[: bounds.size * width]
@@ -168,7 +181,11 @@ def _expect(total, added, corner, shape, k, keys, bounds):  # type: ignore[no-un
 
 @njit(**OPTIONS)
 def _add_rows(total, added, clear, corner, shape, bounds, index, found, counts):  # type: ignore[no-untyped-def]
-    """Add a row of chunks line by line, and collect of each what exceeds its bound."""
+    """Add `added` to chunks side by side, and collect the elements above each chunk's bound.
+
+    Memory is read line by line. `index` and `found` get ROOM places per chunk, `counts` how many
+    were found. With `clear`, `added` becomes zero.
+    """
     height, _, stride = shape
     for x in range(counts.size):
         counts[x] = 0
@@ -182,7 +199,7 @@ def _add_rows(total, added, clear, corner, shape, bounds, index, found, counts):
             reached = exceeding(total, first, bounds[x])  # type: ignore[call-arg,var-annotated]
             place = x * ROOM + counts[x]
             counts[x] += ones(reached)  # type: ignore[call-arg]
-            for _ in range(AT_ONCE):  # of how many nobody asks: what is too much is written over
+            for _ in range(AT_ONCE):  # surplus entries are overwritten later
                 here = trailing_zeros(reached | LAST)  # type: ignore[call-arg]
                 index[place] = row * BLOCK + here
                 found[place] = total[first + here]
@@ -202,9 +219,10 @@ def _add_rows(total, added, clear, corner, shape, bounds, index, found, counts):
     **OPTIONS,
 )
 def add_find(total, added, clear, layout, k, compress, where, kept):  # type: ignore[no-untyped-def]
-    """Positions in each chunk of total += added (which may be empty), ascending, and the values.
+    """Write the k largest magnitudes of every chunk of total += added to `where` and `kept`.
 
-    Of every chunk the k of largest magnitude, or all; `clear` sets `added` to zero.
+    `where` has positions within the chunk, ascending, and `kept` the values. A chunk with fewer
+    than k elements gives all. `added` may be empty; `clear` sets it to zero.
     """
     values, keys = np.empty(MOST, np.float32), np.empty(ROOM, np.int32)
     index, found = np.empty(PANEL * ROOM, np.int32), np.empty(PANEL * ROOM, np.float32)
@@ -246,9 +264,10 @@ def add_find(total, added, clear, layout, k, compress, where, kept):  # type: ig
 
 @njit("boolean(int64[:, ::1], int64, int32[::1], int32[::1])", **OPTIONS)
 def positions(layout, k, where, out):  # type: ignore[no-untyped-def]
-    """Positions in the bucket of k entries of every chunk, or all, that are `where` in it.
+    """Convert positions within chunks, `where`, to positions in the bucket, `out`.
 
-    False if one is outside of its chunk; what is written then means nothing.
+    Every chunk has k of them, or all its elements. Return False if one is outside its chunk; `out`
+    is then useless.
     """
     offsets, done, inside = np.empty(MOST, np.int32), 0, True
     for parameter in range(layout.shape[0]):
@@ -271,7 +290,7 @@ def positions(layout, k, where, out):  # type: ignore[no-untyped-def]
 
 @njit("void(int32[::1], uint8[::1])", **OPTIONS)
 def pack(where, packed):  # type: ignore[no-untyped-def]
-    """Two positions below 4096 in three bytes; an odd last one in two."""
+    """Pack pairs of positions below 4096 into three bytes each, and an odd last one into two."""
     for pair in range(where.size // 2):
         one, two, byte = where[2 * pair], where[2 * pair + 1], 3 * pair
         packed[byte] = one & 255
@@ -284,7 +303,7 @@ def pack(where, packed):  # type: ignore[no-untyped-def]
 
 @njit("void(uint8[::1], int32[::1])", **OPTIONS)
 def unpack(packed, where):  # type: ignore[no-untyped-def]
-    """The positions that `pack` packed."""
+    """Write the positions that `pack` packed to `where`."""
     for pair in range(where.size // 2):
         byte = 3 * pair
         one, two, three = np.int32(packed[byte]), np.int32(packed[byte + 1]), packed[byte + 2]
@@ -297,7 +316,7 @@ def unpack(packed, where):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _halvings(bits):  # type: ignore[no-untyped-def]
-    """Return how often a place is halved to give its byte, of codes with so many `bits`."""
+    """Return log2 of the codes per byte, for codes of 1, 2, 4 or 8 `bits`."""
     halvings = 0
     while bits << halvings < BYTE:
         halvings += 1
@@ -306,7 +325,11 @@ def _halvings(bits):  # type: ignore[no-untyped-def]
 
 @njit("void(float32[::1], int64[::1], int64, float64, float32[:, ::1], uint8[::1])", **OPTIONS)
 def quantise(values, counts, bits, sigmas, books, packed):  # type: ignore[no-untyped-def]
-    """Codes and codebooks, as compressors.codebook has them, of counts.size parts of `values`."""
+    """Quantise `values`, parts of `counts` elements each, to codes of `bits` bits.
+
+    Write the codes to `packed` and one codebook per part to `books`, as compressors.codebook
+    defines them. The levels of a part span `sigmas` standard deviations in all.
+    """
     levels, halvings = 1 << bits, _halvings(bits)
     sums, members = np.empty(levels, np.float64), np.empty(levels, np.float64)
     packed[:] = 0
@@ -328,7 +351,7 @@ def quantise(values, counts, bits, sigmas, books, packed):  # type: ignore[no-un
         for here in range(part.size):
             centred = np.float32(part[here] - mean)
             level = np.rint(np.float32(np.float32(centred / step) + middle))
-            level = level if level > 0 else np.float32(0)  # of NaN, too
+            level = level if level > 0 else np.float32(0)  # NaN too becomes 0
             code = np.int64(level if level < last else last)
             sums[code] += np.float64(centred)
             members[code] += 1
@@ -342,7 +365,10 @@ def quantise(values, counts, bits, sigmas, books, packed):  # type: ignore[no-un
 
 @njit("void(uint8[::1], int64[::1], int64, float32[:, ::1], float32[::1])", **OPTIONS)
 def decode(packed, counts, bits, books, values):  # type: ignore[no-untyped-def]
-    """Write to `values` what codes of `bits` stand for, by the book of each parameter."""
+    """Decode `packed` codes of `bits` bits to `values`, parts of `counts` elements each.
+
+    Row i of `books` is the codebook of part i: its levels, and then its mean.
+    """
     levels, halvings = 1 << bits, _halvings(bits)
     table = np.empty(levels, np.float32)
     first = 0

@@ -1,8 +1,8 @@
-"""Selection and sign packing on a GPU, in kernels that the host never waits for.
+"""Selection, rounding and sign packing on a GPU, in kernels that the host never waits for.
 
-What is selected goes into buffers of a fixed capacity, so that neither its number nor its
-positions have to reach the host before they are sent. In Triton where that can compile (it needs a
-C compiler when it runs), in torch otherwise, with equal results.
+Selected entries go into buffers of a fixed capacity. So neither their number nor their positions
+reach the host before they are sent. The code is Triton where it can compile (it needs a C compiler
+at run time), else torch, with equal results. Functions without a torch version need `takes`.
 """
 
 import functools
@@ -13,23 +13,23 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-BYTE, WORD = 8, 64  # bits; codes whose bits lie together, as in compressors.packing
+BYTE, WORD = 8, 64  # bits; codes that are packed together, as in compressors.packing
 TOGETHER = 8  # workers whose contributions are added in one pass
-MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
-INDEX_END = (1 << 31) - (1 << 12)  # positions are int32, beyond the end too
+MAGNITUDE = 0x7FFFFFFF  # mask of a float32's bits without sign
+INDEX_END = (1 << 31) - (1 << 12)  # positions are int32, also past the end
 
 
 class Selected(NamedTuple):
-    """Entries of a vector, by ascending position; both are filled up with zeros."""
+    """Entries of a vector, sorted by position and padded with zeros to a fixed capacity."""
 
     where: Tensor  # int32 [capacity]
     values: Tensor  # float32 [capacity]
-    passed: Tensor  # an integer [], how many passed the threshold; those beyond capacity were left
+    passed: Tensor  # integer []: entries that reach the threshold, may exceed capacity
 
 
 @functools.cache
 def loops() -> ModuleType | None:
-    """The Triton kernels; None where Triton is not installed or has no compiler to work with."""
+    """Return the module of Triton kernels, or None without Triton or a C compiler."""
     try:
         from compressors.kernels import gpu_loops
     except ImportError:
@@ -45,11 +45,11 @@ def select_(
     added: Tensor | None = None,
     erase: bool = True,
 ) -> Selected:
-    """Take the entries of `total`, [n], of magnitude `threshold`, float32 [], or more out of it.
+    """Take the entries of `total`, [n], whose magnitude is at least `threshold`, float32 [].
 
-    With `added`, of total += added. NaN is taken, zeros are not. At most `capacity` leave, those of
-    lowest positions; they are zero in `total` afterwards, or with `erase` false only copied.
-    ValueError for n of about 2^31 or more.
+    Add `added`, [n], to `total` first, if given. NaN is taken, and zero is not. At most `capacity`
+    entries are taken, those of lowest positions. With `erase`, they become zero in `total`. Raise
+    ValueError if n is about 2^31 or more.
     """
     n = total.numel()
     if n >= INDEX_END:
@@ -110,29 +110,30 @@ def _select_in_torch(
     where.clamp_(min=0)
     values = torch.where(filled, total.index_select(0, where), 0)
     if erase:
-        # Where nothing was found the first element is put back as it is, unless it was taken.
+        # Padding has position 0: write that element back unchanged, unless it was taken.
         first_stays = torch.where(passed[0] & filled[0], 0, total[0])
         total.index_put_((where,), torch.where(filled, 0, first_stays))
     return Selected(where.int(), values, passed.sum())
 
 
 class Sample(NamedTuple):
-    """Evenly spaced runs of adjacent elements, from the first on, that bound the k-th largest."""
+    """Plan of a sample that bounds the k-th largest magnitude: evenly spaced runs of elements."""
 
     runs: int
     every: int  # elements from one run to the next, an odd number of runs
-    rank: int  # in the sample, of the bound; 0: of no use, all are ranked
-    room: int  # for entries that reach the bound
+    rank: int  # of the bound within the sample; 0 ranks all elements without a sample
+    room: int  # capacity for entries that reach the bound
 
 
 def take_largest_(
     total: Tensor, k: int, sample: Sample, added: Tensor | None = None, erase: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """The k largest magnitudes of `total`, or of total += added, [n]: where, int32, and values.
+    """Return positions, int32 [k], and values, [k], of the k largest magnitudes of `total`, [n].
 
-    By ascending position; of equal ones the first. With `erase`, they become zero. What reaches
-    the bound of the sample is ranked or, where that is not k or finds no room, all; the host does
-    not learn which.
+    They are sorted by position; of equal magnitudes the first count. `added`, [n], is added to
+    `total` first, if given. With `erase`, the entries become zero in `total`. Only entries that
+    reach the bound of `sample` are ranked, if they are at least k and fit into its room. Otherwise
+    all are. The host never learns which.
     """
     kernels, n, device = _selection(), total.numel(), total.device
     state = torch.zeros(kernels.STATE, dtype=torch.int32, device=device)
@@ -165,15 +166,18 @@ def take_largest_(
 
 
 class Blocks(NamedTuple):
-    """Adjacent parts of a vector: of `length` elements each, the last may have less, or by ends."""
+    """Adjacent blocks of a vector: of one length, except for the last, or each with its own end."""
 
-    length: int  # 0: unequal
-    ends: Tensor  # int64 [blocks], on the device; of no use where lengths are equal
+    length: int  # 0 if lengths differ
+    ends: Tensor  # int64 [blocks], on the device; empty if lengths are equal
     number: int
 
     @classmethod
     def of(cls, ends: Tensor, device: torch.device) -> "Blocks":
-        """Make the blocks that end at `ends`, int64 [blocks] on the CPU, ascending."""
+        """Return the blocks that end at `ends`, int64 [blocks], ascending, on the CPU.
+
+        They are for tensors on `device`. Ends are copied there only if lengths differ.
+        """
         length, last, count = int(ends[0]), int(ends[-1]), ends.numel()
         equal = torch.arange(length, length * count + 1, max(1, length)).clamp_(max=last)
         if equal.numel() == count and torch.equal(equal, ends):
@@ -182,31 +186,37 @@ class Blocks(NamedTuple):
 
     @property
     def power(self) -> int:
-        """The length, where that is a power of two and a block fits in a program; or 0."""
+        """The length if it is a power of two of at most 2048, so that a program has whole blocks.
+
+        Otherwise 0.
+        """
         fits = 0 < self.length <= 2048 and not self.length & (self.length - 1)
         return self.length if fits else 0
 
     @property
     def alike(self) -> int:
-        """Rows of 8 elements in a block; 0: rows are not whole. Any number, of one block."""
+        """Rows of 8 elements per block, or 0 if a block is not a whole number of rows.
+
+        A single block counts as having 2^28 rows, more than any vector has.
+        """
         if self.number == 1:
             return 1 << 28
         return 0 if self.length % BYTE else self.length // BYTE
 
     @property
     def rounds(self) -> int:
-        """Halvings in which a block is found by its end; 0: it is computed."""
+        """Steps of the binary search for an element's block; 0 if its number can be computed."""
         return 0 if self.length else max(1, (self.number - 1).bit_length())
 
 
 def takes(x: Tensor) -> bool:
-    """Tell whether the functions below work on `x`: on a GPU, not empty, and small enough."""
+    """Return True if Triton works, and `x` is on a GPU and has 1 to about 2^31 elements."""
     return x.is_cuda and 0 < x.numel() < INDEX_END and loops() is not None
 
 
 def _kernels() -> ModuleType:
     kernels = loops()
-    assert kernels is not None  # `takes` was asked
+    assert kernels is not None  # callers check `takes` first
     return kernels
 
 
@@ -226,14 +236,15 @@ def add_round_(
     keep: bool,
     norm: str | None,
 ) -> tuple[Tensor, Tensor]:
-    """Codes of total += added, [n], by stochastic rounding; see compressors.stochastic.
+    """Add `added` to `total`, [n], and quantise by stochastic rounding (compressors.stochastic).
 
-    Of whole blocks of 64 packed, uint8, and codes of those left at the end, uint8 [n % 64]; with 8
-    bits all are in the first. With `norm`, `steps` become blocks' norms, which needs `power`.
-    `key` is two words of 32 bits; with `keep`, what codes stand for is taken from `total`.
+    Return packed codes, uint8, of whole groups of 64 elements, and codes of the last n % 64, uint8.
+    With `width` 8 all codes are in the first tensor. If `norm` is "max" or "l2", write each block's
+    norm over the levels to `steps`; this needs `blocks.power`. Otherwise `steps` are given. `key`
+    is two words of 32 bits. With `keep`, `total` becomes the sum minus the decoded values.
     """
     kernels, n = _kernels(), total.numel()
-    words = (word - (1 << 32) if word >> 31 else word for word in key)  # of one type: compiled once
+    words = (word - (1 << 32) if word >> 31 else word for word in key)  # int32: one compilation
     whole = n if width == BYTE else n // WORD * WORD
     packed = torch.empty(width * whole // BYTE, dtype=torch.uint8, device=total.device)
     rest = torch.empty(n - whole, dtype=torch.uint8, device=total.device)
@@ -250,7 +261,10 @@ def add_round_(
 def sum_rounded_(
     total: Tensor, blocks: Blocks, width: int, codes: list[Tensor], steps: list[Tensor]
 ) -> None:
-    """Into `total`, [n]: the sum of what packed codes and steps of workers stand for, by rank."""
+    """Write the sum of all workers' decoded values to `total`, [n], added in order of rank.
+
+    `codes` and `steps` have one tensor per worker.
+    """
     kernels, n = _kernels(), total.numel()
     size, unit = kernels.BYTES, BYTE if width == BYTE else WORD
     whole = n // unit * unit
@@ -273,7 +287,10 @@ def sum_rounded_(
 
 
 def add_pack_signs_(total: Tensor, added: Tensor | None, packed: Tensor, squared: bool) -> Tensor:
-    """Signs of total += added, [n], into `packed`; the sum of magnitudes or squares, float64 []."""
+    """Add `added` to `total`, [n], and write the packed signs of the sum to `packed`.
+
+    Return the sum of its squares with `squared`, else of its magnitudes, float64 [].
+    """
     kernels, n = _kernels(), total.numel()
     programs = -(-n // (BYTE * kernels.BYTES))
     sums = torch.empty(programs, dtype=torch.float64, device=total.device)
@@ -286,7 +303,10 @@ def add_pack_signs_(total: Tensor, added: Tensor | None, packed: Tensor, squared
 
 
 def sum_signs_(total: Tensor, packed: list[Tensor], scales: Tensor, onto: bool) -> None:
-    """The sum of workers' signs times `scales`, [workers], to `total`, [n], or to 0; by rank."""
+    """Sum all workers' signs times their `scales`, [workers], into `total`, [n], by rank.
+
+    With `onto`, add to what `total` has; otherwise overwrite it.
+    """
     kernels, n = _kernels(), total.numel()
     size = kernels.BYTES
     for first in range(0, len(packed), TOGETHER):
@@ -299,9 +319,10 @@ def sum_signs_(total: Tensor, packed: list[Tensor], scales: Tensor, onto: bool) 
 def add_cast_(
     total: Tensor, added: Tensor | None, divisor: int, wire: Tensor, keep: bool
 ) -> Tensor:
-    """(total += added) / divisor into `wire`, [n]; the largest magnitude of the sum, float32 [].
+    """Write (total += added) / divisor to `wire`, [n], in the type of `wire`.
 
-    With `keep`, `total` is left with what the cast took.
+    Return the largest magnitude of the sum, float32 []. With `keep`, `total` becomes the sum minus
+    `divisor` times `wire`. Otherwise it becomes the sum.
     """
     kernels, n = _kernels(), total.numel()
     size = kernels.BLOCK
@@ -316,7 +337,10 @@ def add_cast_(
 
 
 def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Largest magnitude, float32 [], and sum of squares, float64 [], of total += added, [n]."""
+    """Add `added` to `total`, [n]. Return the sum's largest magnitude and its sum of squares.
+
+    They are float32 [] and float64 [].
+    """
     kernels, n = _kernels(), total.numel()
     size = kernels.BLOCK
     programs = -(-n // size)
@@ -330,7 +354,7 @@ def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 def pack_signs(x: Tensor) -> Tensor:
-    """A bit for every element of `x`, [n]: whether it is >= 0; uint8 [ceil(n / 8)]."""
+    """Return a bit per element of `x`, [n], 1 if it is >= 0, as uint8 [ceil(n / 8)]."""
     if (kernels := loops()) is None:
         return pack_bits((x >= 0).view(torch.uint8))
     packed = torch.empty(-(-x.numel() // BYTE), dtype=torch.uint8, device=x.device)
@@ -340,7 +364,7 @@ def pack_signs(x: Tensor) -> Tensor:
 
 
 def add_signs_(total: Tensor, packed: Tensor, scale: Tensor) -> None:
-    """Add `scale`, float32 [], times the +-1 of `pack_signs` to `total`, [n]."""
+    """Add `scale`, float32 [], to `total`, [n], where the bit of `packed` is 1; else -scale."""
     n = total.numel()
     if (kernels := loops()) is None:
         total.add_(torch.where(unpack_bits(packed)[:n].bool(), scale, -scale))
@@ -350,13 +374,16 @@ def add_signs_(total: Tensor, packed: Tensor, scale: Tensor) -> None:
 
 
 def pack_bits(bits: Tensor) -> Tensor:
-    """Zeros and ones, uint8 [n], eight to a byte, the first in its lowest bit."""
+    """Pack zeros and ones, uint8 [n], eight per byte, the first in the lowest bit.
+
+    The last byte is filled with zeros.
+    """
     padded = torch.nn.functional.pad(bits, (0, -bits.numel() % BYTE)).view(-1, BYTE)
     shifts = torch.arange(BYTE, dtype=torch.uint8, device=bits.device)
     return (padded << shifts).sum(1, dtype=torch.uint8)
 
 
 def unpack_bits(packed: Tensor) -> Tensor:
-    """The zeros and ones of `pack_bits`, uint8 [8 x bytes]."""
+    """Return the zeros and ones that `pack_bits` packed, uint8 [8 x bytes]."""
     shifts = torch.arange(BYTE, dtype=torch.uint8, device=packed.device)
     return (packed[:, None] >> shifts & 1).flatten()

@@ -1,18 +1,18 @@
-"""Loops on a GPU, in Triton; `compressors.kernels.gpu` decides whether they are used."""
+"""Triton kernels of signs, stochastic rounding and casts, which `compressors.kernels.gpu` calls."""
 
 import triton
 import triton.language as tl
 
-BLOCK = 2048  # elements a program handles
-BYTES = 256  # packed bytes a program of the signs handles
+BLOCK = 2048  # elements per program
+BYTES = 256  # packed bytes per program
 INTERPRETS = triton.knobs.runtime.interpret
-# Products are rounded before they are added, as everywhere else; the interpreter does so anyway.
+# Round products before adding them, as on the CPU; the interpreter always does.
 EXACT = {} if INTERPRETS else {"enable_fp_fusion": False}
 
 
 @triton.jit
 def pack_signs(x, n, packed, size: tl.constexpr):
-    """The bits of x >= 0, eight to a byte, the first element in the lowest."""
+    """Pack the bits of x >= 0, eight per byte, the first element in the lowest bit."""
     byte = tl.program_id(0) * size + tl.arange(0, size)
     bit = tl.arange(0, 8)
     at = byte[:, None] * 8 + bit[None, :]
@@ -22,7 +22,7 @@ def pack_signs(x, n, packed, size: tl.constexpr):
 
 @triton.jit
 def add_signs(total, packed, scale, n, size: tl.constexpr):
-    """Add `scale` to `total` where the bit is set, -scale elsewhere."""
+    """Add `scale` to `total` where the bit is set, and subtract it elsewhere."""
     at = tl.program_id(0) * size + tl.arange(0, size)
     inside = at < n
     byte = tl.load(packed + at // 8, mask=inside, other=0).to(tl.int32)
@@ -33,10 +33,10 @@ def add_signs(total, packed, scale, n, size: tl.constexpr):
 
 @triton.jit
 def block_of(at, length, ends, blocks, block: tl.constexpr, rounds: tl.constexpr):
-    """The block that each element is in.
+    """Return the number of the block that each element is in.
 
-    Of `block` elements each or, where that is 0, of `length`; with `rounds`, by `ends`, `blocks`
-    ascending numbers that are looked through by halves.
+    Blocks have `block` elements or, if that is 0, `length`. If `rounds` is not 0, search `ends`
+    instead, the ascending ends of `blocks` blocks, by halving.
     """
     if block > 0:
         return at // block
@@ -54,7 +54,7 @@ def block_of(at, length, ends, blocks, block: tl.constexpr, rounds: tl.constexpr
 
 @triton.jit
 def drawn(at, first, second):
-    """The 16 bits of compressors.counter_rng at each position, int32."""
+    """Return the 16 random bits of compressors.counter_rng at each position, as int32."""
     x = ((at // 2).to(tl.uint32) * 0x9E3779B1) ^ first.to(tl.uint32)
     x = (x ^ (x >> 15)) * 0x846CA68B
     x = x ^ second.to(tl.uint32)
@@ -65,12 +65,15 @@ def drawn(at, first, second):
 
 @triton.jit
 def norms(v, levels, block: tl.constexpr, squared: tl.constexpr, size: tl.constexpr):
-    """Return the norm of every `block` elements of v, [size, 8], over levels; [8 size / block]."""
+    """Return the norm of each `block` elements of v, [size, 8], over `levels`; [8 size / block].
+
+    The norm is l2 with `squared`, else the largest magnitude.
+    """
     parts = tl.reshape(v, [8 * size // block, block])
     if squared:
         wide = parts.to(tl.float64)
         norm = tl.sqrt(tl.sum(wide * wide, 1)).to(tl.float32)
-    else:  # by bits, so that NaN is the largest
+    else:  # compare bits, so that NaN is the largest
         largest = tl.max(tl.abs(parts).to(tl.int32, bitcast=True), 1)
         norm = largest.to(tl.float32, bitcast=True)
     return tl.div_rn(norm, tl.zeros_like(norm) + levels)
@@ -82,11 +85,11 @@ def add_round(
     levels: tl.constexpr, block: tl.constexpr, rounds: tl.constexpr, norm: tl.constexpr,
     width: tl.constexpr, with_added: tl.constexpr, keep: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    """Codes of x += added by stochastic rounding, packed as compressors.packing does.
+    """Round x += added stochastically, and pack the codes as compressors.packing does.
 
-    Of elements beyond the last 64 that are whole, codes in `rest`. `steps` are given or, where
-    `norm` is 1 or 2, become the max or l2 norm of a block over the levels. With `keep`, x is left
-    with the sum less what codes stand for.
+    Codes of elements from `whole` on go to `rest`, unpacked. `steps` are given if `norm` is 0. If
+    it is 1 or 2, each becomes the max or l2 norm of its block over the levels. With `keep`, x
+    becomes the sum minus the decoded values.
     """
     row = tl.program_id(0) * size + tl.arange(0, size)
     bit = tl.arange(0, 8)
@@ -121,7 +124,7 @@ def add_round(
             tl.store(packed + where, byte.to(tl.uint8), mask=row * 8 < whole)
         tl.store(rest + (at - whole), codes.to(tl.uint8), mask=inside & (at >= whole))
     if keep:
-        known = tl.abs(step) < float("inf")  # of a block that is not finite nothing is taken
+        known = tl.abs(step) < float("inf")  # nothing is subtracted from a block with NaN or inf
         v -= (codes - levels).to(tl.float32) * tl.where(known, step, 0.0)
     if keep or with_added:
         tl.store(x + at, v, mask=inside)
@@ -129,7 +132,7 @@ def add_round(
 
 @triton.jit
 def digits_of(codes, row, bit, whole, levels: tl.constexpr, width: tl.constexpr):
-    """Unpack rows of 8 codes into steps, float32 [rows, 8]; only rows below `whole` are read."""
+    """Unpack rows of 8 codes to multiples of a step, float32 [rows, 8]; read rows below `whole`."""
     inside = row < whole
     code = tl.zeros([row.shape[0], 8], tl.int32)
     if width == 8:
@@ -140,7 +143,7 @@ def digits_of(codes, row, bit, whole, levels: tl.constexpr, width: tl.constexpr)
             where = (row // 8) * (8 * width) + 8 * plane + row % 8
             byte = tl.load(codes + where, mask=inside, other=0).to(tl.int32)
             code += ((byte[:, None] >> bit[None, :]) & 1) << plane
-    # 2**23 + code, by its bits: a conversion takes as long as four instructions.
+    # Build the float 2**23 + code from bits: a conversion takes as long as four instructions.
     return (code | 0x4B000000).to(tl.float32, bitcast=True) - (8388608.0 + levels)
 
 
@@ -149,10 +152,11 @@ def sum_codes(
     total, whole, length, ends, blocks, codes, steps, levels: tl.constexpr, onto: tl.constexpr,
     alike: tl.constexpr, rounds: tl.constexpr, width: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    """Add up what workers' `codes` and `steps`, a tuple each, stand for, in their order.
+    """Sum the decoded values of all workers into `total`, in order of rank.
 
-    Of 8 x `whole` elements, `whole` a multiple of 8 where codes have fewer than 8 bits. Of so many
-    rows of 8, `alike`, steps are equal; 0: a step is sought for each element.
+    `codes` and `steps` are tuples with one item per worker. The sum covers 8 x `whole` elements;
+    below 8 bits `whole` must be a multiple of 8. A step holds for `alike` rows of 8 elements. If
+    `alike` is 0, the step of each element is searched. With `onto`, add to what `total` has.
     """
     row = tl.program_id(0) * size + tl.arange(0, size)
     bit = tl.arange(0, 8)
@@ -174,7 +178,10 @@ def sum_codes(
 
 @triton.jit
 def of_two_bits(low, high, step, bit: tl.constexpr):
-    """Decode 2 bits, of a code less 1, by choosing: fewer instructions than computing the value."""
+    """Decode one code of 2 bits to (code - 1) step.
+
+    Choosing among four values takes fewer instructions than computing.
+    """
     odd = (low & (1 << bit)) != 0
     upper = (high & (1 << bit)) != 0
     return tl.where(upper, tl.where(odd, 2.0, 1.0), tl.where(odd, 0.0, -1.0)) * step
@@ -184,7 +191,7 @@ def of_two_bits(low, high, step, bit: tl.constexpr):
 def sum_two_bits(
     total, whole, codes, steps, onto: tl.constexpr, alike: tl.constexpr, size: tl.constexpr
 ):
-    """As `sum_codes`, of codes of 2 bits, where rows of 8 have equal steps."""
+    """Do the work of `sum_codes` for codes of 2 bits and equal steps in each row of 8 elements."""
     row = tl.program_id(0) * size + tl.arange(0, size)
     inside = row < whole
     at = row[:, None] * 8 + tl.arange(0, 8)[None, :]
@@ -213,7 +220,7 @@ def sum_rest(
     total, n, whole, length, ends, blocks, codes, steps, levels: tl.constexpr, onto: tl.constexpr,
     rounds: tl.constexpr, width: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    """As `sum_codes`, of elements from `whole` on, whose bits are not in bytes of their own."""
+    """Do the work of `sum_codes` for elements from `whole` on, packed without gaps."""
     at = whole + tl.arange(0, size)
     inside = at < n
     of = block_of(at, length, ends, blocks, 0, rounds)
@@ -239,7 +246,10 @@ def add_pack_measure(
     total, added, n, packed, sums, with_added: tl.constexpr, squared: tl.constexpr,
     size: tl.constexpr,
 ):  # fmt: skip
-    """`pack_signs` of total += added; the sum of magnitudes or squares of each program, float64."""
+    """Add `added` to `total` and pack the signs of the sum.
+
+    Write each program's sum of magnitudes, or of squares with `squared`, to `sums`, float64.
+    """
     byte = tl.program_id(0) * size + tl.arange(0, size)
     bit = tl.arange(0, 8)
     at = byte[:, None] * 8 + bit[None, :]
@@ -256,7 +266,10 @@ def add_pack_measure(
 
 @triton.jit
 def joined(a, b, c, d, e, f, g, h):
-    """[rows, 8] of eight columns. Bytes are read by row, so that no layout changes between them."""
+    """Join eight columns to [rows, 8].
+
+    `columns` and this function split bytes by row, so that no layout changes between them.
+    """
     even = tl.join(tl.join(a, e), tl.join(c, g))
     odd = tl.join(tl.join(b, f), tl.join(d, h))
     return tl.reshape(tl.join(even, odd), [a.shape[0], 8])
@@ -264,7 +277,7 @@ def joined(a, b, c, d, e, f, g, h):
 
 @triton.jit
 def columns(v):
-    """Split v into the eight columns that `joined` made it of."""
+    """Split v, [rows, 8], into its eight columns. The inverse is `joined`."""
     even, odd = tl.split(tl.reshape(v, [v.shape[0], 2, 2, 2]))
     ae, cg = tl.split(even)
     bf, dh = tl.split(odd)
@@ -282,7 +295,7 @@ def signed(byte, scale, bit: tl.constexpr):
 
 @triton.jit
 def sum_signs(total, n, packed, scales, onto: tl.constexpr, size: tl.constexpr):
-    """Add up every worker's signs, of the tuple `packed`, times its scale, in their order."""
+    """Sum every worker's signs, packed, times its scale into `total`, in order of rank."""
     byte = tl.program_id(0) * size + tl.arange(0, size)
     at = byte[:, None] * 8 + tl.arange(0, 8)[None, :]
     v = tl.zeros([size, 8], tl.float32)
@@ -308,9 +321,10 @@ def add_cast(
     total, added, n, inverse, size_, wire, largest, with_added: tl.constexpr, keep: tl.constexpr,
     size: tl.constexpr,
 ):  # fmt: skip
-    """(total += added) times `inverse` in the type of `wire`; with `keep`, less what that took.
+    """Write (total += added) times `inverse` to `wire`, in its type.
 
-    The bits of the largest magnitude of each program's sum, int32.
+    Write the bits of the largest magnitude of each program's sum to `largest`, int32. With `keep`,
+    `total` becomes the sum minus `size_` times `wire`.
     """
     at = tl.program_id(0) * size + tl.arange(0, size)
     inside = at < n
@@ -328,7 +342,10 @@ def add_cast(
 
 @triton.jit
 def add_measure(total, added, n, largest, squares, with_added: tl.constexpr, size: tl.constexpr):
-    """Add; the bits of the largest magnitude and the sum of squares, float64, of each program."""
+    """Add `added` to `total`. Write each program's largest magnitude and sum of squares.
+
+    `largest` gets the bits as int32, `squares` float64.
+    """
     at = tl.program_id(0) * size + tl.arange(0, size)
     inside = at < n
     v = tl.load(total + at, mask=inside, other=0.0)

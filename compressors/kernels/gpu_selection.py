@@ -1,8 +1,9 @@
-"""Selection on a GPU, in Triton: what passes a threshold, and the k largest, by position.
+"""Triton kernels that select by a threshold, or the k largest, in order of position.
 
-A vector is marked by a bit an element, in one pass; marks are counted, and what is marked is
-copied out by the running sums of the counts. The k-th largest magnitude is found by histograms of
-digits of its bits, as an integer. `compressors.kernels.gpu` decides whether these are used.
+Selection by a threshold marks each element with a bit, in one pass. Marks are counted, and marked
+elements are copied to where the running sums of the counts say. For the k largest, histograms of
+digits find the bits of the k-th largest magnitude, read as an integer. `compressors.kernels.gpu`
+calls these kernels.
 """
 
 import triton
@@ -10,25 +11,25 @@ import triton.language as tl
 
 MARKED = 2048  # elements that a program marks at once
 WORD = 32  # elements that are marked in one word
-MARKERS = 2048  # programs that mark, at most about
-WORDS = 512  # that a program takes from at once
-TAKEN = 512  # values that a program takes
+MARKERS = 2048  # approximate largest number of marking programs
+WORDS = 512  # words of marks that a program reads at once
+TAKEN = 512  # values that a program copies
 RANKED = 1024  # entries that a program ranks at once
 RANKERS = 512  # programs that rank
-DIGITS = 4  # of a magnitude's 31 bits, of 8 bits each but for the last: see BINS
-SAMPLED, RUN = 16384, 32  # elements of a sample at most; of each run of adjacent ones
+DIGITS = 4  # digits of a magnitude's 31 bits: three of 8 bits and one of 7
+SAMPLED, RUN = 16384, 32  # elements of a sample, at most; elements of each run
 SAMPLING_WARPS = 16
-OF_A_STEP = ("k", "capacity", "every", "runs", "rank")  # differ by step; compiled once for all
+OF_A_STEP = ("k", "capacity", "every", "runs", "rank")  # vary by step: compile once
 MAGNITUDE = tl.constexpr(0x7FFFFFFF)
-BINS = tl.constexpr(256)  # a histogram takes a time that is proportional to them
+BINS = tl.constexpr(256)  # the time of a histogram is proportional to its bins
 STATE = (
     DIGITS * 256 + 2 * DIGITS + 1
-)  # int32: histograms, what they tell, and how many passed the bound
+)  # int32 words: histograms, prefix and rank per digit, number of entries above the bound
 
 
 @triton.jit
 def keys_of(v):
-    """The bits of |v| as int32, which have the order of the magnitudes, with NaN at the end."""
+    """Return the bits of |v| as int32. They order as the magnitudes do, with NaN at the end."""
     return v.to(tl.int32, bitcast=True) & MAGNITUDE
 
 
@@ -37,9 +38,10 @@ def bound_sample(
     x, added, every, runs, rank, bound, with_added: tl.constexpr, run: tl.constexpr,
     size: tl.constexpr,
 ):  # fmt: skip
-    """A magnitude that `rank` elements of a sample of x or x + added reach, nearly the largest.
+    """Write to `bound` nearly the largest magnitude that `rank` elements of a sample reach.
 
-    The sample is `runs` runs of adjacent elements, `every` so many. The low bits are 0.
+    The sample is of x, or of x + added: `runs` runs of `run` adjacent elements, whose starts are
+    `every` elements apart. The low bits of the bound are 0.
     """
     each = tl.arange(0, size)
     inside = each < runs * run
@@ -49,7 +51,7 @@ def bound_sample(
         v += tl.load(added + at, mask=inside, other=0.0)
     key = tl.where(inside, keys_of(v), -1)
     low = 0
-    for turn in tl.static_range(14):  # the exponent, and 6 bits: it is within 2 %
+    for turn in tl.static_range(14):  # exponent and 6 bits, exact to 2 %
         trial = low | (1 << (30 - turn))
         low = tl.where(tl.sum((key >= trial).to(tl.int32), 0) >= rank, trial, low)
     tl.store(bound, tl.cast(low, tl.float32, bitcast=True))
@@ -60,9 +62,10 @@ def mark(
     total, added, n, threshold, marks, counts, rounds, with_added: tl.constexpr, word: tl.constexpr,
     size: tl.constexpr,
 ):  # fmt: skip
-    """Add `added` to `total`; bits of what is not 0 and passes, the first in the lowest; how many.
+    """Add `added` to `total`, and mark elements whose magnitude is not 0 and reaches `threshold`.
 
-    A program marks `rounds` times `size` elements.
+    A mark is one bit, the first element's in the lowest of its word of `marks`. Each program marks
+    `rounds` times `size` elements, and writes the number of marks to `counts`.
     """
     block = tl.program_id(0)
     row = tl.arange(0, size // word)
@@ -72,7 +75,7 @@ def mark(
     for turn in range(rounds):
         first = (block * rounds + turn) * size
         at = first + row[:, None] * word + bit[None, :]
-        if first + size <= n:  # nothing is masked, so that loads are wide for any n
+        if first + size <= n:  # no mask, so that loads are wide for any n
             v = tl.load(total + at)
             if with_added:
                 v += tl.load(added + at)
@@ -90,7 +93,7 @@ def mark(
 
 @triton.jit
 def ones_of(word):
-    """Count the bits that are set in each int32."""
+    """Return the number of set bits of each int32."""
     w = word.to(tl.uint32, bitcast=True)
     w = w - ((w >> 1) & 0x55555555)
     w = (w & 0x33333333) + ((w >> 2) & 0x33333333)
@@ -100,7 +103,7 @@ def ones_of(word):
 
 @triton.jit
 def place_of(single):
-    """Return the number of the one bit that is set in each int32, by the exponent of its float."""
+    """Return the number of the only set bit of each int32, from the exponent of its float."""
     exponent = single.to(tl.uint32, bitcast=True).to(tl.float32).to(tl.int32, bitcast=True)
     return (exponent >> 23) - 127
 
@@ -110,9 +113,9 @@ def find_marked(
     marks, counts, programs, rounds, index, capacity, passed, most: tl.constexpr,
     word: tl.constexpr, size: tl.constexpr, words: tl.constexpr,
 ):  # fmt: skip
-    """Write the places of marks to `index`, ascending; those beyond `capacity` are left out.
+    """Write the positions of marks to `index`, ascending, at most `capacity` of them.
 
-    `passed` becomes how many there are. `most` is a power of two from `programs` on.
+    Write the number of all marks to `passed`. `most` is a power of two, at least `programs`.
     """
     block = tl.program_id(0)
     each = tl.arange(0, most)
@@ -127,7 +130,7 @@ def find_marked(
         left = tl.load(marks + number, mask=first + at < own, other=0)
         ones = ones_of(left)
         to = begin + tl.cumsum(ones, 0) - ones
-        for _ in range(tl.max(ones, 0)):  # nothing is read: a round would wait for that
+        for _ in range(tl.max(ones, 0)):  # reads no memory, since every round would wait for it
             place = number * word + place_of(left & -left)
             tl.store(index + to, place, mask=(left != 0) & (to < capacity))
             left = left & (left - 1)
@@ -137,7 +140,10 @@ def find_marked(
 
 @triton.jit(do_not_specialize=OF_A_STEP)
 def take_found(total, index, values, capacity, passed, erase: tl.constexpr, size: tl.constexpr):
-    """The values at `index`; zeros to what is left of both. With `erase`, they become zero."""
+    """Copy the entries of `total` at `index` to `values`; fill up both with zeros to `capacity`.
+
+    With `erase`, set the entries to zero in `total`.
+    """
     at = tl.program_id(0) * size + tl.arange(0, size)
     some = at < tl.minimum(tl.load(passed), capacity)
     place = tl.load(index + at, mask=some, other=0)
@@ -149,7 +155,7 @@ def take_found(total, index, values, capacity, passed, erase: tl.constexpr, size
 
 @triton.jit
 def digit_of(bins, rank):
-    """The bin in which the entry of that rank is, 1 for the largest, and its rank among those."""
+    """Return the bin of the entry with `rank`, 1 for the largest, and its rank within the bin."""
     each = tl.arange(0, BINS)
     found = tl.load(bins + each)
     beyond = tl.sum(found, 0) - tl.cumsum(found, 0)
@@ -159,7 +165,10 @@ def digit_of(bins, rank):
 
 @triton.jit
 def state_of(k, states, bins, digit: tl.constexpr):
-    """The k-th magnitude as far as its digits before `digit` tell it, and its rank among those."""
+    """Return the k-th magnitude's digits before `digit`, as a prefix, and its rank.
+
+    The rank is among the entries that begin with the same digits.
+    """
     last: tl.constexpr = digit - 1
     prefix = 0
     rank = k
@@ -172,7 +181,10 @@ def state_of(k, states, bins, digit: tl.constexpr):
 
 @triton.jit
 def lengths(n, passed, k, capacity):
-    """Return how many selected entries and how many of x are ranked; one of the two is 0."""
+    """Return how many selected entries and how many entries of x are to be ranked.
+
+    One of the two is 0: all of x is ranked if fewer than k or more than `capacity` were selected.
+    """
     found = tl.load(passed)
     selected = ((found >= k) & (found <= capacity)).to(tl.int32)
     return found * selected, n * (1 - selected)
@@ -180,7 +192,7 @@ def lengths(n, passed, k, capacity):
 
 @triton.jit
 def entries_at(x, values, at, some, every):
-    """Load the entries that are ranked: those that were selected, or else those of x."""
+    """Load the entries to be ranked, of `values` below `some` and of x below `every`."""
     chosen = tl.load(values + at, mask=at < some, other=0.0)
     return tl.where(at < some, chosen, tl.load(x + at, mask=at < every, other=0.0))
 
@@ -189,10 +201,10 @@ def entries_at(x, values, at, some, every):
 def count_digits(
     x, n, values, passed, capacity, k, states, bins, digit: tl.constexpr, size: tl.constexpr
 ):  # fmt: skip
-    """A histogram of the digit of each magnitude that begins with those digits found before.
+    """Add to a histogram the digit number `digit` of each magnitude with the known prefix.
 
-    `states` are what was found before a digit: a prefix of the k-th magnitude and its rank among
-    those that begin with it.
+    `states` keeps, for each digit, the prefix of the k-th magnitude before it, and the rank among
+    magnitudes that begin with it.
     """
     shift: tl.constexpr = 23 - 8 * digit if digit < 3 else 0
     width: tl.constexpr = 8 if digit < 3 else 7
@@ -220,7 +232,7 @@ def count_digits(
 def count_ranked(
     x, n, values, passed, capacity, k, states, bins, above, equal, size: tl.constexpr
 ):  # fmt: skip
-    """Count each program's entries above the k-th largest, and those equal to it."""
+    """Count each program's entries above the k-th largest magnitude, and those equal to it."""
     block = tl.program_id(0)
     kth, ties = state_of(k, states, bins, 4)
     if block == 0:
@@ -245,9 +257,9 @@ def take_ranked(
     x, n, index, values, passed, capacity, k, states, above, equal, best, kept,
     erase: tl.constexpr, programs: tl.constexpr, size: tl.constexpr,
 ):  # fmt: skip
-    """The k largest to `best`, positions, and `kept`; of equal ones the first. In order.
+    """Write the k largest entries to `best`, positions, and `kept`, values, in order of position.
 
-    With `erase`, they become zero in x.
+    Of equal magnitudes the first count. With `erase`, set the entries to zero in x.
     """
     block = tl.program_id(0)
     kth = tl.load(states + 6)

@@ -1,8 +1,8 @@
-"""Products of a matrix with thin factors in machine code: the matrix is read once for each.
+"""Products of a matrix with thin factors in machine code, reading the matrix once per product.
 
-Factors are [r, n] and [r, m] for a matrix [n, m], r a multiple of SIDE: rows of them are combined.
-SIDE rows of the matrix meet SIDE rows of a factor at a time, so that each element is loaded once
-for them.
+For a matrix [n, m] the factors are [r, n] and [r, m], where r is a multiple of SIDE. SIDE rows of
+the matrix and SIDE rows of a factor are combined at a time, so that each element is loaded once for
+all of them.
 """
 
 from typing import Any
@@ -13,9 +13,9 @@ from numba import njit
 from compressors.kernels.rows import SIDE, mix, set_past_cache, sum_at
 from compressors.kernels.vectors import ALIGNMENT, LANES, OPTIONS, settle
 
-CHUNK = 8192  # columns at a time: SIDE rows of them stay in the nearest cache
-STRIP = 1024  # columns at a time, of a product written past the cache
-LARGE = 1 << 17  # elements of a matrix that is not read soon enough to be kept in the cache
+CHUNK = 8192  # columns per pass; SIDE rows of them fit into the L1 cache
+STRIP = 1024  # columns per pass of a product that is written past the cache
+LARGE = 1 << 17  # elements from which a product leaves the cache before it is read
 FLOAT_BYTES = 4
 FASTMATH = {"reassoc", "nsz", "contract"}  # NaN and infinity are kept
 MATRIX = "float32[:,::1]"
@@ -32,7 +32,7 @@ def _set_columns(out, row, source, weights, taken, takes, first, end):  # type: 
 
 @njit(**OPTIONS)
 def _set_rows(out, left, right, taken, takes):  # type: ignore[no-untyped-def]
-    """`product` of SIDE ranks, for an `out` that the caches do not hold anyway."""
+    """Do the work of `product` for SIDE ranks and an `out` that is larger than the caches."""
     n, m = out.shape
     weights, start = np.empty(SIDE * SIDE, np.float32), out.ctypes.data
     for first in range(0, m, STRIP):
@@ -57,9 +57,9 @@ def _add(total, x):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _fetch(matrix, first, end):  # type: ignore[no-untyped-def]
-    """Reads some rows in the order of memory, so that they are near when several are read at once.
+    """Read rows `first` to `end` in order of memory, so that they are cached for what follows.
 
-    Returns a number that depends on all of them, without which nothing would be read.
+    Return a number that depends on all of them; otherwise the compiler would drop the reads.
     """
     seen, bits = np.int32(0), matrix.reshape(-1).view(np.int32)
     part = bits[first * matrix.shape[1] : end * matrix.shape[1]]
@@ -76,7 +76,7 @@ def _take(total, x):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=FASTMATH, **OPTIONS)
 def _add_mixed(into, row, rows, source, other, others, weights, first, end):  # type: ignore[no-untyped-def]
-    """`mix` for `rows` and `others` of them, SIDE at most, and all columns to `end`."""
+    """Do the work of `mix` for `rows` and `others` rows, at most SIDE, and all columns to `end`."""
     if rows == SIDE and others == SIDE:
         mix(into, row, source, other, weights, first, end)  # type: ignore[call-arg]
         first = end - (end - first) % LANES
@@ -90,7 +90,11 @@ def _add_mixed(into, row, rows, source, other, others, weights, first, end):  # 
 
 @njit(fastmath=FASTMATH, **OPTIONS)
 def _add_products(matrix, i, right, a, left, first, end):  # type: ignore[no-untyped-def]
-    """Add to `left`[a : a + SIDE, i : i + SIDE] the products of these rows, for some columns."""
+    """Add products of SIDE rows of `matrix` and SIDE of `right` to a square of `left`.
+
+    They begin at row i and row a; the square is left[a : a + SIDE, i : i + SIDE]. Only columns
+    `first` to `end` count.
+    """
     w, x, y, z = (
         matrix[i, first:end],
         matrix[i + 1, first:end],
@@ -139,7 +143,7 @@ def _dot(x, y):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=FASTMATH, **OPTIONS)
 def _add_rows(matrix, i, rows, left, right, sign, weights, first, end):  # type: ignore[no-untyped-def]
-    """Add `sign` left^T right to `rows` rows of `matrix` from row `i` on, for some columns."""
+    """Add `sign` left^T right to `rows` rows of `matrix` from row i; columns `first` to `end`."""
     for a in range(0, right.shape[0], SIDE):
         for row in range(rows):
             for b in range(SIDE):
@@ -153,10 +157,10 @@ def _add_rows(matrix, i, rows, left, right, sign, weights, first, end):  # type:
     **OPTIONS,
 )
 def left_of(matrix, added, adds, right, left, subtracts):  # type: ignore[no-untyped-def]
-    """`left`, [r, n], becomes right matrix^T, in one pass over `matrix`, [n, m].
+    """Set `left`, [r, n], to right matrix^T, in one pass over `matrix`, [n, m].
 
-    `adds` adds `added`, [n, m], before; `subtracts` takes left^T right away after. What is returned
-    means nothing.
+    With `adds`, add `added`, [n, m], to the matrix before. With `subtracts`, subtract left^T right
+    from it afterwards. Ignore the returned number.
     """
     n, m = matrix.shape
     ranks, seen = right.shape[0], np.int32(0)
@@ -185,9 +189,9 @@ def left_of(matrix, added, adds, right, left, subtracts):  # type: ignore[no-unt
 
 @njit(f"int32({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX})", fastmath=FASTMATH, **OPTIONS)
 def right_of(matrix, added, adds, left, right):  # type: ignore[no-untyped-def]
-    """`right`, [r, m], becomes left matrix, in one pass over `matrix`, [n, m].
+    """Set `right`, [r, m], to left matrix, in one pass over `matrix`, [n, m].
 
-    `adds` adds `added`, [n, m], before. What is returned means nothing.
+    With `adds`, add `added`, [n, m], to the matrix before. Ignore the returned number.
     """
     n, m = matrix.shape
     weights, seen = np.empty(SIDE * SIDE, np.float32), np.int32(0)
@@ -211,7 +215,7 @@ def right_of(matrix, added, adds, left, right):  # type: ignore[no-untyped-def]
 
 @njit(f"int32({MATRIX}, {MATRIX}, {MATRIX})", fastmath=FASTMATH, **OPTIONS)
 def subtract(matrix, left, right):  # type: ignore[no-untyped-def]
-    """Take left^T right away from `matrix`, [n, m]. What is returned means nothing."""
+    """Subtract left^T right from `matrix`, [n, m]. Ignore the returned number."""
     n, m = matrix.shape
     weights, seen = np.empty(SIDE * SIDE, np.float32), np.int32(0)
     for i in range(0, n, SIDE):
@@ -222,7 +226,7 @@ def subtract(matrix, left, right):  # type: ignore[no-untyped-def]
 
 @njit(f"void({MATRIX}, {MATRIX}, {MATRIX}, {MATRIX}, boolean)", fastmath=FASTMATH, **OPTIONS)
 def product(out, left, right, matrix, subtracts):  # type: ignore[no-untyped-def]
-    """`out`, [n, m], becomes left^T right; `subtracts` takes it away from `matrix`, too."""
+    """Set `out`, [n, m], to left^T right; with `subtracts`, also subtract it from `matrix`."""
     n, m = out.shape
     if right.shape[0] == SIDE and out.size >= LARGE:
         _set_rows(out, left, right, matrix if subtracts else out, subtracts)

@@ -1,7 +1,7 @@
-"""Selection by magnitude in machine code: numba loops around a few blocks of vector instructions.
+"""Selection by magnitude in machine code: numba loops around blocks of vector instructions.
 
-Magnitudes are the bits of |x| as an integer, as in compressors.topk_select. No prange: its
-threads do not survive a fork. Positions are int32: n < 2**31.
+Magnitudes are the bits of |x| as an integer, as in compressors.topk_select. Loops are not parallel,
+because the threads of numba's prange do not survive a fork. Positions are int32, so n < 2**31.
 """
 
 import os
@@ -12,8 +12,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-BLOCK, LANES = 64, 16  # elements of a step; of them in a vector register
-MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
+BLOCK, LANES = 64, 16  # elements per block; elements of a vector register
+MAGNITUDE = 0x7FFFFFFF  # mask of a float32's bits without sign
 
 I16, I32, I64, F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 FLOATS, INTS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
@@ -25,7 +25,7 @@ OUTPUT = "int32, boolean, boolean, int64, int32[::1], float32[::1], int64"
 
 
 def _at(context: Any, builder: Any, kind: Any, array: Any, first: Any, vector: Any) -> Any:
-    """Pointer to the `vector` that begins at element `first` of `array`."""
+    """Return a pointer to the `vector` that begins at element `first` of `array`."""
     data = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [first]), vector.as_pointer())
 
@@ -41,7 +41,7 @@ def _store(builder: Any, value: Any, pointer: Any) -> None:
 
 
 def _splat(builder: Any, value: Any) -> Any:
-    """<LANES x i32> of one i32."""
+    """Return a vector of LANES copies of one i32."""
     one = builder.insert_element(ir.Constant(INTS, ir.Undefined), value, I32(0))
     return builder.shuffle_vector(one, one, ir.Constant(INTS, [0] * LANES))
 
@@ -52,7 +52,7 @@ def _exceeds(builder: Any, floats: Any, bound: Any) -> Any:
 
 
 def _compress(builder: Any, vector: Any, mask: Any) -> Any:
-    """The elements under `mask` first; what follows them is undefined."""
+    """Move the elements under `mask` to the front of a vector; those after them are undefined."""
     kind, name = vector.type, "f32" if vector.type is FLOATS else "i32"
     called = f"llvm.experimental.vector.compress.v{LANES}{name}"
     function = builder.module.declare_intrinsic(
@@ -63,7 +63,7 @@ def _compress(builder: Any, vector: Any, mask: Any) -> Any:
 
 @intrinsic
 def add_block(_: Any, total: Any, x: Any, first: Any) -> Any:
-    """Add x to total for the BLOCK elements from `first`."""
+    """Add `x` to `total` for the BLOCK elements from `first` on."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         total, x, first = arguments
@@ -79,7 +79,7 @@ def add_block(_: Any, total: Any, x: Any, first: Any) -> Any:
 
 @intrinsic
 def clear_block(_: Any, x: Any, first: Any) -> Any:
-    """Set the BLOCK elements from `first` to zero."""
+    """Set the BLOCK elements of `x` from `first` on to zero."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         x, first = arguments
@@ -95,7 +95,7 @@ def clear_block(_: Any, x: Any, first: Any) -> Any:
 
 @intrinsic
 def exceeding(_: Any, x: Any, first: Any, bound: Any) -> Any:
-    """A bit for each of the BLOCK elements from `first`: whether its magnitude exceeds `bound`."""
+    """Return a uint64 with a bit per element of the BLOCK from `first`: its magnitude > `bound`."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         x, first, bound = arguments
@@ -122,7 +122,7 @@ def _trailing_zeros(_: Any, bits: Any) -> Any:
 def _compress_block(
     _: Any, x: Any, first: Any, bound: Any, erase: Any, index: Any, values: Any, count: Any
 ) -> Any:
-    """`_scan_block` by the processor's own compress; returns the new count."""
+    """Do the work of `_scan_block` with the processor's compress instruction."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         x, first, bound, erase, index, values, count = arguments
@@ -162,9 +162,9 @@ def _compress_block(
 
 @njit(**OPTIONS)
 def _scan_block(x, first, bound, erase, index, values, count):  # type: ignore[no-untyped-def]
-    """Append what exceeds `bound` of the BLOCK elements from `first`; returns the new count.
+    """Append the elements above `bound` of the BLOCK from `first` to `index` and `values`.
 
-    With `erase` that is set to zero.
+    Return the new count. With `erase`, set them to zero in `x`.
     """
     found = exceeding(x, first, bound)  # type: ignore[call-arg,var-annotated]
     while found != 0:
@@ -180,7 +180,10 @@ def _scan_block(x, first, bound, erase, index, values, count):  # type: ignore[n
 
 @njit(**OPTIONS)
 def _scan_rest(x, first, bound, erase, index, values, count):  # type: ignore[no-untyped-def]
-    """Collect, element by element from `first` to the end, those whose key exceeds `bound`."""
+    """Append the elements above `bound` from `first` to the end, one by one. Return the new count.
+
+    With `erase`, set them to zero in `x`.
+    """
     keys = x.view(np.int32)
     for here in range(first, x.size):
         if (keys[here] & np.int32(MAGNITUDE)) > bound:
@@ -194,11 +197,11 @@ def _scan_rest(x, first, bound, erase, index, values, count):  # type: ignore[no
 
 @njit(f"{FOUND}(float32[::1], {OUTPUT})", **OPTIONS)
 def collect(x, bound, compress, erase, first, index, values, count):  # type: ignore[no-untyped-def]
-    """Append positions and values of what exceeds `bound` in `x` from `first` on, ascending.
+    """Append positions and values of elements of `x` above `bound`, from `first` on, ascending.
 
-    `erase` sets that to zero.
-    Returns (first, count) after it. Ends before the end of `x` when fewer than BLOCK places are
-    left in `index` and `values`; what lies behind the count in these is undefined.
+    Return the position to continue at and the new count. The search stops before the end of `x` if
+    fewer than BLOCK places are left in `index` and `values`. Places after the count are undefined.
+    With `erase`, set the elements to zero in `x`.
     """
     room = min(index.size, values.size) - BLOCK
     while first + BLOCK <= x.size and count <= room:
@@ -215,9 +218,9 @@ def collect(x, bound, compress, erase, first, index, values, count):  # type: ig
 
 @njit(f"{FOUND}(float32[::1], float32[::1], boolean, {OUTPUT})", **OPTIONS)
 def add_collect(total, x, clear, bound, compress, erase, first, index, values, count):  # type: ignore[no-untyped-def]
-    """`collect` of total += x, in one pass: `total` is read and written once.
+    """Do the work of `collect` on total += x, in one pass that reads and writes `total` once.
 
-    `clear` sets x to zero on the way, which takes no more time: it is in the cache.
+    With `clear`, set x to zero. That takes no more time, because x is in the cache.
     """
     room = min(index.size, values.size) - BLOCK
     while first + BLOCK <= x.size and count <= room:
@@ -241,6 +244,6 @@ def add_collect(total, x, clear, bound, compress, erase, first, index, values, c
 
 @njit("void(float32[::1], int32[::1])", **OPTIONS)
 def erase(x, where):  # type: ignore[no-untyped-def]
-    """Set `x` to zero at the positions `where`."""
+    """Set `x` to zero at positions `where`."""
     for here in where:
         x[here] = 0

@@ -1,4 +1,4 @@
-"""Where numba keeps the machine code of these kernels: in one place, wherever their sources lie."""
+"""Cache folder of the kernels' machine code, the same for every copy of equal sources."""
 
 import os
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from numba.core.caching import InTreeCacheLocator
 
 
 class OfEqualSources(InTreeCacheLocator):
-    """The folder NUMBA_CACHE_DIR, whose name is of the content of all sources.
+    """Locator of numba's cache: the folder NUMBA_CACHE_DIR, named after a hash of all sources.
 
-    Numba's own locators add the path of the source, so that every copy of the project, and every
-    environment that it is installed in, would compile the same for half a minute.
+    Numba's own locators add the path of the source. Every copy of the project, and every
+    environment with it, would then compile the same code for half a minute.
     """
 
     def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
@@ -19,5 +19,5 @@ class OfEqualSources(InTreeCacheLocator):
         self._cache_path = os.environ["NUMBA_CACHE_DIR"]
 
     def get_source_stamp(self) -> str:
-        """Return "": the folder's name has all that must be equal for code to be used again."""
+        """Return "", because the folder's name already has everything that must be equal."""
         return ""

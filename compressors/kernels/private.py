@@ -1,4 +1,7 @@
-"""The folder of what is made once and loaded again, where no other user can have put anything."""
+"""Private cache folder for code and data that are made once and loaded again.
+
+No other user may have written to it, because code from it is executed.
+"""
 
 import atexit
 import grp
@@ -10,16 +13,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-CHOSEN = "GRADNET_CACHE"  # environment variable for child processes: `wanted:used in its place`
-ALL_USERS = "4294967295"  # length of the map of users outside a user namespace
+CHOSEN = "GRADNET_CACHE"  # environment variable for child processes: `wanted:replacement`
+ALL_USERS = "4294967295"  # users in /proc/self/uid_map outside a user namespace
 
 
 def cache_folder() -> Path:
-    """Return gradnet/ in $XDG_CACHE_HOME, or if unset in ~/.cache, made if it is missing.
+    """Return the folder gradnet/ in $XDG_CACHE_HOME, or in ~/.cache if unset, and create it.
 
-    Code in it is executed, so where another user may have written to it, or to a folder above it, a
-    private temporary folder takes its place; that is printed once. Raise OSError where no folder
-    can be made.
+    If another user may have written to it or to a folder above it, return a private temporary
+    folder. Print that once. Child processes inherit the choice through the environment variable
+    CHOSEN. Raise OSError if no folder can be created.
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     wanted = Path(home, "gradnet").absolute()
@@ -38,7 +41,7 @@ def cache_folder() -> Path:
 
 
 def _make(folder: Path) -> str:
-    """Make `folder` if it is missing; say why nothing can be written to it, or ""."""
+    """Create `folder` if it is missing. Return why nothing can be written to it, or ""."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -48,10 +51,11 @@ def _make(folder: Path) -> str:
 
 
 def not_private(folder: Path) -> str:
-    """Say why another user may have put something into `folder`; "" if none can have.
+    """Return why another user may have written to `folder`, or "" if none can have.
 
-    A sticky folder, as /tmp is, may be above it: nobody replaces another user's folder there. In a
-    user namespace root outside has no number; folders above may be of an owner without one.
+    All folders above are checked too. They may be sticky, as /tmp is: there, nobody can replace
+    another user's folder. Inside a user namespace, root outside has no number, so owners without a
+    number are accepted above `folder`.
     """
     real = folder.resolve()
     for place in (real, *real.parents):
@@ -67,7 +71,10 @@ def not_private(folder: Path) -> str:
 
 
 def _without_number() -> set[int]:
-    """Return the number that owners have who have none in this user namespace; none outside one."""
+    """Return the user number that stands for owners unknown in this user namespace, as a set.
+
+    It is empty outside of a user namespace, and where this cannot be read.
+    """
     try:
         if Path("/proc/self/uid_map").read_text().split()[2:3] == [ALL_USERS]:
             return set()
@@ -77,7 +84,10 @@ def _without_number() -> set[int]:
 
 
 def _is_own_group(number: int) -> bool:
-    """True if only this user is in a group, as in the one that many systems give each user."""
+    """Return True if group `number` has this user's name and no other member.
+
+    Many systems give each user such a group.
+    """
     try:
         user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(number)
     except KeyError:

@@ -1,7 +1,7 @@
-"""Stochastic rounding to levels of a step, and back, in machine code.
+"""Stochastic rounding to multiples of a step, and decoding, in machine code.
 
-The numbers drawn are those of compressors.counter_rng, the bits those of compressors.packing.
-Loops go by position: numba's iterators do not become vectors.
+Random numbers are those of compressors.counter_rng, packed bits those of compressors.packing. Loops
+use positions, because numba's iterators do not become vector instructions.
 """
 
 from typing import Any
@@ -34,22 +34,22 @@ from compressors.kernels.vectors import (
 )
 
 GOLDEN, FIRST, SECOND = np.uint32(0x9E3779B1), np.uint32(0x846CA68B), np.uint32(0x7FEB352D)
-SEGMENT = 512  # elements whose numbers are drawn at a time
-TOGETHER = 32  # elements rounded at a time
+SEGMENT = 512  # elements per call of the random generator
+TOGETHER = 32  # elements per vector of rounding
 RAMP = np.arange(SEGMENT // 2 + 1, dtype=np.uint32) * GOLDEN
 MAGNITUDE = np.int32(0x7FFFFFFF)
-SMALLEST = np.float32(2.0**-100)  # step, as in compressors.stochastic
+SMALLEST = np.float32(2.0**-100)  # smallest step, as in compressors.stochastic
 TERNARY = 2  # bits of a code
-PARTS = 16  # bits of the part of a step that is left to chance
-GIVEN, LARGEST, LENGTH = range(3)  # where a step comes from: known, max norm, l2 norm
+PARTS = 16  # bits of a step's fraction, which is rounded at random
+GIVEN, LARGEST, LENGTH = range(3)  # source of a step: the caller, max norm, l2 norm
 
-WORDS: Any = np.uint32  # every operation of a hash is cut to 32 bits
+WORDS: Any = np.uint32  # keeps every operation of a hash at 32 bits
 WHOLE: Any = np.int32
 
 
 @njit(**OPTIONS)
 def _draw(start, size, keys, words):  # type: ignore[no-untyped-def]
-    """Numbers `start` to start + size of the stream, uint16, in the memory of `words`."""
+    """Return random numbers `start` to start + size of the stream, uint16, stored in `words`."""
     spread, ramp = WORDS(WORDS(start // 2) * GOLDEN), RAMP[: (start % 2 + size + 1) // 2]
     first_key, second_key = keys[0], keys[1]
     for here in range(ramp.size):
@@ -63,9 +63,9 @@ def _draw(start, size, keys, words):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _round_some(_: Any, part: Any, codes: Any, drawn: Any, first: Any, factor: Any, levels: Any):  # type: ignore[no-untyped-def]
-    """Codes of TOGETHER elements from the first on, as `_round` has them one by one.
+    """Write codes of TOGETHER elements from `first` on, equal to those of the loop in `_round`.
 
-    By itself the compiler rounds 8 at a time, and makes bytes of those.
+    The compiler by itself would round 8 at a time, and narrow these to bytes.
     """
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -98,7 +98,10 @@ def _round_some(_: Any, part: Any, codes: Any, drawn: Any, first: Any, factor: A
 
 @njit(**OPTIONS)
 def _round(part, codes, drawn, step, levels, keep):  # type: ignore[no-untyped-def]
-    """Codes of at most SEGMENT elements, whose numbers are `drawn`."""
+    """Write codes of `part`, at most SEGMENT elements, rounded with the random numbers `drawn`.
+
+    With `keep`, subtract the decoded values from `part`, unless the step is not finite.
+    """
     most, factor = np.float32(levels), np.float32(np.float32(1 << PARTS) / step)
     end, middle = np.float32(levels << PARTS), WHOLE(levels << PARTS)
     together = part.size - part.size % TOGETHER
@@ -125,7 +128,7 @@ def _add(total, added):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _largest(x):  # type: ignore[no-untyped-def]
-    """Bits of the largest magnitude; NaN is larger than infinity."""
+    """Return the bits of the largest magnitude; NaN counts as larger than infinity."""
     most = np.int32(0)
     for here in range(x.size):
         key = np.int32(bits_of(x[here]) & MAGNITUDE)
@@ -144,7 +147,7 @@ def _squares(x):  # type: ignore[no-untyped-def]
 
 @njit("Tuple((float32, float64))(float32[::1], float32[::1])", fastmath=SUM, **OPTIONS)
 def add_measure(total, added):  # type: ignore[no-untyped-def]
-    """Largest magnitude and sum of squares of total += added (which may be empty)."""
+    """Add `added`, which may be empty, to `total`. Return largest magnitude and sum of squares."""
     most, squares = np.int32(0), 0.0
     for first in range(0, total.size, CHUNK):
         part = total[first : first + CHUNK]
@@ -159,7 +162,7 @@ def add_measure(total, added):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _pack_rest(codes, width, packed):  # type: ignore[no-untyped-def]
-    """Fewer than BLOCK codes, plane by plane."""
+    """Pack fewer than BLOCK codes, plane by plane."""
     for byte in range(packed.size):
         packed[byte] = 0
     for bit in range(width):
@@ -180,9 +183,9 @@ def _pack_whole(codes, whole, width, packed):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _pack_steps(codes, width, packed):  # type: ignore[no-untyped-def]
-    """Pack the codes of whole steps and move the rest to the front; return how many remain."""
+    """Pack whole groups of BLOCK codes, move the rest to the front, and return how many remain."""
     whole = codes.size - codes.size % BLOCK
-    if width == TERNARY:  # a number that the compiler knows: four times as fast
+    if width == TERNARY:  # a constant width is four times as fast
         _pack_whole(codes, whole, TERNARY, packed)
     else:
         _pack_whole(codes, whole, width, packed)
@@ -193,9 +196,10 @@ def _pack_steps(codes, width, packed):  # type: ignore[no-untyped-def]
 
 @njit("void(uint8[::1], int64, int64, uint8[::1])", **OPTIONS)
 def unpack(packed, width, first, codes):  # type: ignore[no-untyped-def]
-    """The codes from number `first`, a multiple of BLOCK, of what compressors.packing.pack made.
+    """Write codes from number `first` on, a multiple of BLOCK, to `codes`, all of it.
 
-    Fewer than BLOCK after the last whole step are the last ones packed.
+    `packed` was made by compressors.packing.pack. If codes.size is no multiple of BLOCK, its end
+    must be the end of what was packed.
     """
     for here in range(codes.size):
         codes[here] = 0
@@ -218,15 +222,16 @@ def unpack(packed, width, first, codes):  # type: ignore[no-untyped-def]
     **OPTIONS,
 )
 def encode(total, added, ends, norm, levels, width, keys, keep, steps, packed):  # type: ignore[no-untyped-def]
-    """Round total += added, [n], block by block, to multiples of a step in [-levels, levels].
+    """Add `added` to `total`, [n], and round the sum to multiples of a step, block by block.
 
-    Block b ends at ends[b]; its step, steps[b], is `norm` / levels, or GIVEN. `packed` are the
-    multiples plus `levels`, in `width` bits; the nearest, where there are no `keys`. With `keep`
-    what rounding took is left in `total`; otherwise the sum is, and is not looked at again.
+    Block b ends at ends[b]. `norm` says where steps[b] comes from: GIVEN, or a norm over `levels`,
+    which is written. `packed` gets the multiples, in [-levels, levels], plus `levels`, in `width`
+    bits. Without `keys`, rounding is to the nearest. With `keep`, `total` becomes the sum minus the
+    decoded values, otherwise the sum.
     """
     words = np.empty(RAMP.size, np.uint32)
     nearest = np.full(SEGMENT, 1 << PARTS - 1, np.uint16)
-    waiting, held = np.empty(SEGMENT + BLOCK, np.uint8), 0  # codes that are not packed yet
+    waiting, held = np.empty(SEGMENT + BLOCK, np.uint8), 0  # codes to be packed, and their number
     first = byte = 0
     for block in range(ends.size):
         stop = ends[block]
@@ -267,10 +272,14 @@ def _add_levels(total, codes, step, most, onto):  # type: ignore[no-untyped-def]
 
 @njit("void(int64[::1], int64[::1], int64[::1], int64, int64, float32[::1])", **OPTIONS)
 def average(payloads, scales, ends, levels, width, mean):  # type: ignore[no-untyped-def]
-    """The mean, [n], of what workers encoded: addresses of their packed codes and their steps."""
+    """Write the mean over workers of their decoded values to `mean`, [n].
+
+    `payloads` and `scales` are the addresses of each worker's packed codes and of its steps,
+    float32.
+    """
     most, count = np.float32(levels), np.float32(payloads.size)
     unpacked = np.empty(payloads.size * CHUNK if width < BYTE else 0, np.uint8)
-    sources = payloads.copy()  # where the codes of each are, from number `base` on
+    sources = payloads.copy()  # address of each worker's codes, from number `base` on
     nbytes = (width * mean.size + BYTE - 1) // BYTE
     block = base = 0
     for first in range(0, mean.size, CHUNK):

@@ -1,4 +1,4 @@
-"""Which of some entries are the k largest, in machine code: by radix, without sorting.
+"""Selection of the k largest of some entries in machine code, by radix, without sorting.
 
 Magnitudes are the bits of |x| as an integer, as in compressors.topk_select.
 """
@@ -9,14 +9,17 @@ from numba import njit
 from compressors.kernels.native import collect
 from compressors.kernels.vectors import OPTIONS, bits_of
 
-MAGNITUDE = np.int32(0x7FFFFFFF)  # every bit of a float32 but its sign
-BINS = 4096  # of a histogram; neighbours then rarely wait for each other's count
-FEW = 1 << 16  # keys that are copied, so that only they are looked at again
+MAGNITUDE = np.int32(0x7FFFFFFF)  # mask of a float32's bits without sign
+BINS = 4096  # of a histogram; with many, consecutive keys rarely increment the same bin
+FEW = 1 << 16  # at most this many candidates are copied, so that later passes read only them
 
 
 @njit(**OPTIONS)
 def _kth(keys, k):  # type: ignore[no-untyped-def]
-    """The k-th largest of `keys`, bits of floats, and how many equal to it are among the k."""
+    """Return the k-th largest of `keys`, the bits of floats without sign.
+
+    Also return how many keys equal to it are among the k largest.
+    """
     least, most = np.int32(MAGNITUDE), np.int32(0)
     for here in range(keys.size):
         key = np.int32(keys[here] & MAGNITUDE)
@@ -53,15 +56,16 @@ def _kth(keys, k):  # type: ignore[no-untyped-def]
 
 @njit("UniTuple(int64, 2)(float32[::1], int64)", **OPTIONS)
 def kth_largest(values, k):  # type: ignore[no-untyped-def]
-    """Bits of the k-th largest magnitude, and how many of those equal to it are among the k."""
+    """Return the bits of the k-th largest magnitude, and how many equal to it are among the k."""
     return _kth(values.view(np.int32), k)
 
 
 @njit("int64(float32[::1], float32[::1], int64, int64, int64, int64, int64, int32[::1])", **OPTIONS)
 def kth_sampled(x, added, first, every, count, length, k, keys):  # type: ignore[no-untyped-def]
-    """Bits of the k-th largest magnitude in a sample of `x`, or of x + added, which may be empty.
+    """Return the bits of the k-th largest magnitude in a sample of `x` or, if given, x + added.
 
-    These are `count` runs of `length` elements, from `first`, `every` so many; `keys` has room.
+    The sample is `count` runs of `length` elements, from position `first` on, whose starts are
+    `every` elements apart. `keys` is memory to work in, with room for the sample.
     """
     for run in range(count):
         begin = first + run * every
@@ -78,9 +82,9 @@ def kth_sampled(x, added, first, every, count, length, k, keys):  # type: ignore
 
 @njit(**OPTIONS)
 def _keep(index, values, kth, ties, kept, kept_values, most):  # type: ignore[no-untyped-def]
-    """Positions and values of what exceeds `kth`, and of the first `ties` equal to it.
+    """Write entries above `kth`, and the first `ties` equal to it, to `kept` and `kept_values`.
 
-    They are `most`; `kept` and `kept_values` have one place more at least.
+    There are `most` of them. Both outputs need room for one more.
     """
     count = 0
     keys = values.view(np.int32)
@@ -97,13 +101,14 @@ def _keep(index, values, kth, ties, kept, kept_values, most):  # type: ignore[no
 
 @njit("void(int32[::1], float32[::1], int64, boolean, int32[::1], float32[::1])", **OPTIONS)
 def largest(index, values, k, compress, kept, kept_values):  # type: ignore[no-untyped-def]
-    """The k entries of largest magnitude, of equal ones the first, into `kept`, `kept_values`.
+    """Write the k entries of largest magnitude to `kept`, positions, and `kept_values`.
 
-    These have a step more of room than k.
+    They stay in their order; of equal magnitudes the first are kept. Both outputs need room for
+    BLOCK elements more than k.
     """
     kth, ties = _kth(values.view(np.int32), k)
     _, count = collect(values, np.int32(kth - 1), compress, False, 0, kept, kept_values, 0)
-    if count > k:  # equal ones that are too many
+    if count > k:  # surplus entries equal to the k-th
         _keep(index, values, kth, ties, kept, kept_values, k)
         return
     for here in range(k):

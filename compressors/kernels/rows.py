@@ -1,4 +1,4 @@
-"""Rows of matrices with vectors of a step: SIDE of them met by SIDE others, or made of them."""
+"""Vector instructions on SIDE rows of matrices at a time, for compressors.kernels.lowrank."""
 
 from typing import Any
 
@@ -17,12 +17,12 @@ from compressors.kernels.vectors import (
     store_past_cache,
 )
 
-SIDE = 4  # rows that meet as many others
+SIDE = 4  # rows per group
 FLOATS = ir.VectorType(F32, LANES)
 
 
 def rows_of(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> list[Any]:
-    """Pointers to SIDE rows of a matrix from row `first` on."""
+    """Return pointers to SIDE rows of a matrix, from row `first` on."""
     matrix = context.make_array(kind)(context, builder, array)
     width = cgutils.unpack_tuple(builder, matrix.shape)[1]
     offsets = [builder.mul(builder.add(first, I64(row)), width) for row in range(SIDE)]
@@ -30,7 +30,7 @@ def rows_of(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> li
 
 
 def weights_of(context: Any, builder: Any, kind: Any, array: Any) -> list[list[Any]]:
-    """[SIDE, SIDE] vectors, each of one of the weights."""
+    """Return [SIDE, SIDE] vectors; each holds copies of one weight."""
     data = context.make_array(kind)(context, builder, array).data
     found = [
         splat(builder, builder.load(builder.gep(data, [I64(here)])), LANES)
@@ -44,7 +44,10 @@ def at_lane(builder: Any, row: Any, here: Any) -> Any:
 
 
 def _added(builder: Any, total: Any, weights: list[Any], parts: list[Any]) -> Any:
-    """Total and `parts` times `weights`; equal bits for vectors and for single elements."""
+    """Return `total` plus the sum of `parts` times `weights`.
+
+    Vectors and single elements get equal bits.
+    """
     kind = total.type
     name = f"v{LANES}f32" if kind == FLOATS else "f32"
     fused = builder.module.declare_intrinsic(
@@ -57,10 +60,10 @@ def _added(builder: Any, total: Any, weights: list[Any], parts: list[Any]) -> An
 
 @intrinsic
 def mix(_, into, row, source, other, weights, first, end):  # type: ignore[no-untyped-def]
-    """Add to SIDE rows of `into` SIDE rows of `source` times `weights`, from column `first` on.
+    """Add weights times SIDE rows of `source` to SIDE rows of `into`, from column `first` on.
 
-    The rows begin at `row` and `other`; `weights` is [SIDE, SIDE], flat. Columns are taken by LANES
-    as far as there are so many before `end`.
+    The rows begin at `row` and `other`; `weights` is [SIDE, SIDE], flat. Columns are processed in
+    groups of LANES. Those left over before `end` are not touched.
     """
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -84,10 +87,11 @@ def mix(_, into, row, source, other, weights, first, end):  # type: ignore[no-un
 
 @intrinsic
 def set_past_cache(_, out, row, source, weights, taken, first, end):  # type: ignore[no-untyped-def]
-    """Set `out`[row] to SIDE rows of `source` times `weights`, past the cache, from column `first`.
+    """Set out[row] to the weighted sum of SIDE rows of `source`, past the cache.
 
-    Columns are taken by LANES as far as there are so many before `end`; out[row, first] is at a
-    multiple of ALIGNMENT. It is taken away from `taken`[row], unless that is `out`.
+    Columns from `first` on are processed in groups of LANES. Those left over before `end` are not
+    touched. The address of out[row, first] must be a multiple of ALIGNMENT. The sum is also
+    subtracted from taken[row], unless that is `out`.
     """
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -117,7 +121,7 @@ def set_past_cache(_, out, row, source, weights, taken, first, end):  # type: ig
 
 @intrinsic
 def sum_at(_: Any, source: Any, weights: Any, column: Any):  # type: ignore[no-untyped-def]
-    """Compute one element of the sum that `set_past_cache` writes."""
+    """Return one element of the sum that `set_past_cache` writes."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source, weights, column = arguments

@@ -1,4 +1,4 @@
-"""Entries at given positions in machine code: drawn, taken out, and added up."""
+"""Random positions, and reading and adding entries at positions, in machine code."""
 
 from typing import Any
 
@@ -21,16 +21,16 @@ from compressors.kernels.vectors import (
 
 WORD: Any = np.uint64
 WORD_BITS = 64
-BATCH = 256  # positions drawn before they are marked: reads of the bitmap then overlap
-MAGNITUDE = 0x7FFFFFFF  # every bit of a float32 but its sign
-FAR = 1 << 22  # elements of a vector that no cache holds until it is read
-AHEAD = 2  # places written whether they are used or not
+BATCH = 256  # positions drawn before they are marked, so that reads of the bitmap overlap
+MAGNITUDE = 0x7FFFFFFF  # mask of a float32's bits without sign
+FAR = 1 << 22  # elements from which a vector leaves the cache before it is read
+AHEAD = 2  # positions written in advance for each word, used or not
 STEP, FIRST, SECOND = map(WORD, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 @njit(**OPTIONS)
 def _position(number, key, n):  # type: ignore[no-untyped-def]
-    """Position in [0, n) of draw `number`, equal to compressors.rng's."""
+    """Return the position in [0, n) of draw `number`, equal to that of compressors.rng."""
     x = WORD(key + WORD(WORD(number) * STEP))
     x = WORD(WORD(x ^ (x >> WORD(30))) * FIRST)
     x = WORD(WORD(x ^ (x >> WORD(27))) * SECOND)
@@ -39,13 +39,13 @@ def _position(number, key, n):  # type: ignore[no-untyped-def]
 
 @njit("void(int64, int64, uint64, uint64[::1])", **OPTIONS)
 def mark(n, count, key, bitmap):  # type: ignore[no-untyped-def]
-    """Set `count` bits among the first `n` of `bitmap`, which is cleared before."""
+    """Clear `bitmap`, and set `count` random ones of its first `n` bits."""
     for word in range(bitmap.size):
         bitmap[word] = 0
     drawn = np.empty(BATCH, np.int64)
     number = 0
     while count > 0:
-        batch = min(count, BATCH)  # never more than are missing
+        batch = min(count, BATCH)  # no more than are still missing
         for here in range(batch):
             drawn[here] = _position(number + here, key, WORD(n))
         number += batch
@@ -58,7 +58,7 @@ def mark(n, count, key, bitmap):  # type: ignore[no-untyped-def]
 
 @njit("void(uint64[::1], boolean, int32[::1])", **OPTIONS)
 def positions(bitmap, invert, index):  # type: ignore[no-untyped-def]
-    """Write positions of set bits (unset with `invert`) to `index`, up to AHEAD before its end."""
+    """Write the positions of set bits (unset with `invert`) to `index`, at most size - AHEAD."""
     count, room = 0, index.size - AHEAD
     flip = ~WORD(0) if invert else WORD(0)
     for word in range(bitmap.size):
@@ -77,7 +77,10 @@ def positions(bitmap, invert, index):  # type: ignore[no-untyped-def]
 @njit(["void(float32[::1], int32[::1], boolean, float32[::1])",
        "void(float32[::1], int64[::1], boolean, float32[::1])"], **OPTIONS)  # fmt: skip
 def take(x, index, erase, values):  # type: ignore[no-untyped-def]
-    """The entries of `x` at `index`, which must be in range, into `values`; `erase` zeroes them."""
+    """Copy the entries of `x` at `index`, which must be in range, to `values`.
+
+    With `erase`, set them to zero in `x`.
+    """
     for here in range(index.size):
         values[here] = x[np.uint64(index[here])]
     if erase:
@@ -90,10 +93,11 @@ def take(x, index, erase, values):  # type: ignore[no-untyped-def]
     **OPTIONS,
 )
 def add_take(total, added, clear, index, erase, values):  # type: ignore[no-untyped-def]
-    """Total += added, then `take` at `index`, in one pass over both.
+    """Add `added` to `total`, then `take` the entries at `index`, in one pass over both.
 
-    `added` may be empty; `clear` sets it to zero. Returns the bits of the sum's largest magnitude,
-    and how many were taken: fewer than all if positions do not ascend, or one is outside.
+    `added` may be empty; `clear` sets it to zero. Return the bits of the sum's largest magnitude,
+    and the number of entries taken. It is less than all if positions do not ascend, or one is
+    outside.
     """
     most, taken = np.int32(0), 0
     for first in range(0, total.size, CHUNK):
@@ -120,7 +124,10 @@ def add_take(total, added, clear, index, erase, values):  # type: ignore[no-unty
 @njit(["boolean(float32[::1], int32[::1], float32[::1], float32)",
        "boolean(float32[::1], int64[::1], float32[::1], float32)"], **OPTIONS)  # fmt: skip
 def add(total, index, values, factor):  # type: ignore[no-untyped-def]
-    """Add values times `factor` at `index`; ends, with False, at a position outside `total`."""
+    """Add `values` times `factor` to `total` at `index`.
+
+    Return True, or stop and return False at a position outside `total`.
+    """
     for here in range(index.size):
         at = np.uint64(np.int64(index[here]))
         if at >= np.uint64(total.size):
@@ -131,10 +138,11 @@ def add(total, index, values, factor):  # type: ignore[no-untyped-def]
 
 @njit("boolean(float32[::1], int64[::1], int64[::1], int64[::1], float32)", **OPTIONS)
 def fill(total, places, sources, counts, factor):  # type: ignore[no-untyped-def]
-    """Write the sum of the sources to `total` without reading it, chunk by chunk, past the cache.
+    """Write the sum of all workers' entries to `total`, chunk by chunk, past the cache.
 
-    False, and `total` is not done, if a worker's positions go back to an earlier chunk, or one is
-    outside, or `total` does not begin at a multiple of ALIGNMENT.
+    `total` is not read. `places` and `sources` are the addresses of each worker's positions, int32,
+    and values. Return False with `total` incomplete if positions return to an earlier chunk, or one
+    is outside. Also return False if `total` is not aligned to ALIGNMENT.
     """
     if total.ctypes.data % ALIGNMENT:
         return False
@@ -166,9 +174,10 @@ def fill(total, places, sources, counts, factor):  # type: ignore[no-untyped-def
 
 @njit("boolean(float32[::1], int64[::1], int64[::1], int64[::1], float32, boolean)", **OPTIONS)
 def add_all(total, places, sources, counts, factor, clear):  # type: ignore[no-untyped-def]
-    """`add`, worker after worker; `clear` sets `total` to zero before.
+    """Add all workers' entries times `factor` to `total`, by rank; `clear` zeroes it before.
 
-    Of each worker: the address of its positions, int32, and of its values, and how many there are.
+    `places`, `sources` and `counts` have each worker's address of positions, int32, address of
+    values, and number of entries. Return False if a position is outside `total`.
     """
     if clear:
         if total.size >= FAR and fill(total, places, sources, counts, factor):

@@ -1,7 +1,7 @@
-"""Signs as bits in machine code: packed with a sum for their scale, added up, and voted on.
+"""Packed signs in machine code: packing with the sum for their scale, adding, majority votes.
 
-The bits are those of compressors.packing: 1 for what is >= 0. Where payloads of several workers are
-read they are given by address, each of ceil(n / 8) bytes or more.
+The bits are those of compressors.packing: 1 for elements >= 0. Payloads of several workers are
+given by address, each of at least ceil(n / 8) bytes.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ from compressors.kernels.vectors import (
 
 @intrinsic
 def _pack_block(_: Any, x: Any, first: Any, packed: Any, byte: Any) -> Any:
-    """Write the bits of the BLOCK elements from `first` to packed[byte:]."""
+    """Write the sign bits of the BLOCK elements of `x` from `first` on to packed[byte:]."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         x, first, packed, byte = arguments
@@ -46,7 +46,7 @@ def _pack_block(_: Any, x: Any, first: Any, packed: Any, byte: Any) -> Any:
 
 @intrinsic
 def _add_block(_: Any, total: Any, first: Any, packed: Any, byte: Any, scale: Any) -> Any:
-    """`add` for the BLOCK elements from `first`, whose bits are packed[byte:]."""
+    """Do the work of `add` for BLOCK elements from `first` on, whose bits begin at packed[byte]."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         total, first, packed, byte, scale = arguments
@@ -80,16 +80,16 @@ def _pack(x, packed):  # type: ignore[no-untyped-def]
 
 @njit("float64(float32[::1])", fastmath=SUM, **OPTIONS)
 def magnitudes(x):  # type: ignore[no-untyped-def]
-    """The sum of |x|, in float64."""
+    """Return the sum of |x| in float64."""
     total = 0.0
-    for here in range(x.size):  # by position: numba's iterators do not become vectors
+    for here in range(x.size):  # by position, because numba's iterators do not vectorise
         total += abs(np.float64(x[here]))
     return total
 
 
 @njit("float64(float32[::1])", fastmath=SUM, **OPTIONS)
 def squares(x):  # type: ignore[no-untyped-def]
-    """The sum of squares, in float64."""
+    """Return the sum of squares of `x` in float64."""
     total = 0.0
     for here in range(x.size):
         value = np.float64(x[here])
@@ -99,9 +99,9 @@ def squares(x):  # type: ignore[no-untyped-def]
 
 @njit("float64(float32[::1], float32[::1], boolean, uint8[::1])", **OPTIONS)
 def add_pack(total, added, squared, packed):  # type: ignore[no-untyped-def]
-    """The bits of total += added, [n], into `packed`, the end of which is filled with 0.
+    """Add `added`, which may be empty, to `total`, [n], and pack the sum's signs to `packed`.
 
-    `added` may be empty. Returns the sum of magnitudes, or of squares, in float64.
+    Unused bits become 0. Return the sum of squares with `squared`, else of magnitudes, in float64.
     """
     found = 0.0
     _clear(packed[total.size // BYTE :])
@@ -118,7 +118,7 @@ def add_pack(total, added, squared, packed):  # type: ignore[no-untyped-def]
 
 @njit("void(float32[::1], uint8[::1], float32)", **OPTIONS)
 def add(total, packed, scale):  # type: ignore[no-untyped-def]
-    """Add `scale` to `total`, [n], where the bit is 1, and subtract it elsewhere."""
+    """Add `scale` to `total`, [n], where the bit of `packed` is 1, and subtract it elsewhere."""
     whole = total.size - total.size % BLOCK
     for first in range(0, whole, BLOCK):
         _add_block(total, first, packed, first // BYTE, scale)
@@ -129,7 +129,7 @@ def add(total, packed, scale):  # type: ignore[no-untyped-def]
 
 @njit("void(float32[::1], int64[::1], float32[::1], boolean)", **OPTIONS)
 def add_all(total, payloads, scales, onto):  # type: ignore[no-untyped-def]
-    """`add` for the payload and the scale of every worker, by rank; to 0 where not `onto`."""
+    """Do `add` for the payload and scale of every worker, by rank; without `onto`, clear first."""
     for first in range(0, total.size, CHUNK):
         part = total[first : first + CHUNK]
         if not onto:
@@ -142,7 +142,10 @@ def add_all(total, payloads, scales, onto):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _count(planes, carry):  # type: ignore[no-untyped-def]
-    """Add the bits of `carry`, which is written over, to numbers whose bits are `planes`."""
+    """Add one bit per number, `carry`, to numbers whose binary digits are `planes`.
+
+    `carry` is overwritten.
+    """
     for plane in range(planes.shape[0]):
         row = planes[plane]
         for here in range(row.size):
@@ -153,7 +156,10 @@ def _count(planes, carry):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _reach(planes, least, more, equal):  # type: ignore[no-untyped-def]
-    """`more`: which of the numbers are `least` or more; `equal` is written over."""
+    """Set the bits of `more` where the numbers in `planes` are at least `least`.
+
+    `equal` is memory to work in.
+    """
     for here in range(more.size):
         more[here], equal[here] = 0, 255
     for plane in range(planes.shape[0] - 1, -1, -1):
@@ -167,7 +173,7 @@ def _reach(planes, least, more, equal):  # type: ignore[no-untyped-def]
 
 @njit("void(int64[::1], float32, float32[::1])", **OPTIONS)
 def vote(payloads, scale, result):  # type: ignore[no-untyped-def]
-    """`scale` where at least half of the workers have a 1, -scale elsewhere, [n]."""
+    """Set `result`, [n], to `scale` where at least half of the workers have a 1, else -scale."""
     size, width = payloads.size, 0
     while size >> width:
         width += 1

@@ -1,6 +1,6 @@
-"""What kernels on the CPU are made of: vectors of a step, bits of it, memory by its address.
+"""Building blocks of CPU kernels: vectors of BLOCK elements, bit operations, raw memory.
 
-A step is BLOCK elements; bits are eight to a byte, the first in the lowest.
+Bits are packed eight per byte, the first in the lowest bit.
 """
 
 import os
@@ -10,11 +10,11 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 
-intrinsic: Any = extending.intrinsic  # its type has no place for the typing context
-BLOCK, BYTE = 64, 8  # elements of a step; bits
-CHUNK = 4096  # elements that stay in the nearest cache through several passes
+intrinsic: Any = extending.intrinsic  # the stubs lack the typing context argument
+BLOCK, BYTE = 64, 8  # elements per block; bits per byte
+CHUNK = 4096  # elements that stay in the L1 cache for several passes
 LANES = 16  # elements of a vector register
-ALIGNMENT = 32  # bytes, of a place that may be written past the cache
+ALIGNMENT = 32  # bytes; alignment of stores past the cache
 
 F32, I8, I16, I32, I64 = ir.FloatType(), *map(ir.IntType, (8, 16, 32, 64))
 FLOATS, BYTES = ir.VectorType(F32, BLOCK), ir.VectorType(I8, BLOCK)
@@ -25,11 +25,11 @@ OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "cache": "NUMBA_CACHE_DIR" in os.environ,
 }
-SUM = {"reassoc", "nsz"}  # of fast math, what a sum in vectors needs; NaN and infinity are kept
+SUM = {"reassoc", "nsz"}  # fast-math flags for vector sums; NaN and infinity are kept
 
 
 def at(context: Any, builder: Any, kind: Any, array: Any, first: Any, vector: Any) -> Any:
-    """Pointer to the `vector` that begins at element `first` of `array`."""
+    """Return a pointer to the `vector` that begins at element `first` of `array`."""
     data = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [first]), vector.as_pointer())
 
@@ -45,14 +45,17 @@ def store(builder: Any, value: Any, pointer: Any, align: int) -> None:
 
 
 def store_past_cache(builder: Any, value: Any, pointer: Any) -> None:
-    """Store a vector past the cache at a multiple of ALIGNMENT; `settle` before others read it."""
+    """Store a vector past the cache, at an address that is a multiple of ALIGNMENT.
+
+    Call `settle` before another thread reads it.
+    """
     written = builder.store(value, pointer)
     written.align = ALIGNMENT
     written.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
 
 
 def splat(builder: Any, value: Any, lanes: int = BLOCK) -> Any:
-    """`lanes` times `value`."""
+    """Return a vector of `lanes` copies of `value`."""
     vector = ir.VectorType(value.type, lanes)
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, I32(0))
     zeros = ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
@@ -61,7 +64,7 @@ def splat(builder: Any, value: Any, lanes: int = BLOCK) -> Any:
 
 @intrinsic
 def bytes_at(_: Any, address: Any) -> Any:
-    """A pointer, to make an array of with numba.carray."""
+    """Return a pointer to uint8 at an address, for numba.carray."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -71,7 +74,7 @@ def bytes_at(_: Any, address: Any) -> Any:
 
 @intrinsic
 def floats_at(_: Any, address: Any) -> Any:
-    """A pointer, to make an array of with numba.carray."""
+    """Return a pointer to float32 at an address, for numba.carray."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -81,7 +84,7 @@ def floats_at(_: Any, address: Any) -> Any:
 
 @intrinsic
 def ints_at(_: Any, address: Any) -> Any:
-    """A pointer, to make an array of with numba.carray."""
+    """Return a pointer to int32 at an address, for numba.carray."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -91,7 +94,7 @@ def ints_at(_: Any, address: Any) -> Any:
 
 @intrinsic
 def bits_of(_: Any, x: Any) -> Any:
-    """A float32 as an int32."""
+    """Return the bits of a float32 as an int32."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], I32)
@@ -101,7 +104,7 @@ def bits_of(_: Any, x: Any) -> Any:
 
 @intrinsic
 def float_of(_: Any, bits: Any) -> Any:
-    """The float32 of 32 bits."""
+    """Return the float32 with the given 32 bits."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], F32)
@@ -145,7 +148,7 @@ def load_plane(_: Any, packed: Any, byte: Any, bit: Any, codes: Any, first: Any)
 
 @intrinsic
 def trailing_zeros(_: Any, bits: Any) -> Any:
-    """Number of trailing zero bits of an unsigned integer; undefined for 0."""
+    """Return the number of trailing zero bits of an unsigned integer; undefined for 0."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -155,7 +158,7 @@ def trailing_zeros(_: Any, bits: Any) -> Any:
 
 @intrinsic
 def ones(_: Any, bits: Any) -> Any:
-    """Number of set bits of an unsigned integer."""
+    """Return the number of set bits of an unsigned integer."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -165,7 +168,7 @@ def ones(_: Any, bits: Any) -> Any:
 
 @intrinsic
 def high_product(_: Any, x: Any, y: Any) -> Any:
-    """The upper half of the product of two uint64."""
+    """Return the upper half of the product of two uint64."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
@@ -195,7 +198,7 @@ def copy_past_cache(_: Any, source: Any, out: Any, first: Any) -> Any:
 
 @intrinsic
 def settle(_: Any):  # type: ignore[no-untyped-def]
-    """Fence that makes non-temporal stores visible to all threads."""
+    """Execute a fence that makes stores past the cache visible to all threads."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.fence("seq_cst")
