@@ -165,7 +165,10 @@ def _shared(
 def _worlds(
     shared: list[str], settings: Settings
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None, str]:
-    """Return overrides for virtual time and for packets, or why there are none for packets."""
+    """Return overrides for virtual time, overrides for packets or None, and why there are none.
+
+    Raise BadSetting if the network of `settings` has no counterpart in virtual time.
+    """
     network = settings.build("network")
     if network.in_process:
         return tuple(shared), None, "virtual time is what was asked for"
@@ -178,7 +181,10 @@ def _worlds(
 
 
 def _presets(asked: object) -> tuple[str, ...]:
-    """Return the presets that were asked for, by default all."""
+    """Return the names of methods in `asked`, or of all if it is None.
+
+    Raise BadSetting for a name that is no choice of `method`.
+    """
     known = list(choices("method"))
     if asked is None:
         return tuple(known)

@@ -33,7 +33,11 @@ BUSY = 1.0  # load average above which we warn
 
 
 def main(given: Arguments) -> int:
-    """Measure, fit and write a choice of `network` or `network/device`; return the exit status."""
+    """Measure this machine and write a choice of `network`, or of `network/device` with --device.
+
+    Print the file's name. Return 0, or 1 if the file exists or measuring failed. Raise BadSetting
+    for an unknown part or name.
+    """
     name, force = given.flags.get("--name", CALIBRATED), "--force" in given.flags
     if kind := given.choice("--device", ("cuda", "cpu")):
         return _device(kind, name, force)

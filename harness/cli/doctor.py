@@ -17,7 +17,11 @@ from harness.doctor.show import Groups, as_json, show, verdict
 
 
 def main(given: Arguments) -> int:
-    """Print findings on this machine; return 0 if the runs of the overrides can run here."""
+    """Print findings on this machine. Return 0 if the runs of the overrides can run here, else 1.
+
+    Other flags start the contract, cleaning or calibration instead. Raise BadSetting for overrides
+    that do not go with a flag.
+    """
     if "--contract" in given.flags:
         return contract.main(given.overrides)
     for flag in ("--clean", "--calibrate"):

@@ -36,7 +36,11 @@ def compose(arguments: Sequence[str]) -> list[Settings]:
 
 
 def describe(commands: Sequence[Sequence[str]]) -> Described:
-    """Compose the runs of all `commands` in order; a scale that must be chosen is one for all."""
+    """Compose the runs of all `commands`, lists of overrides, in order.
+
+    If a scale must be chosen, one is chosen for all runs. Raise BadSetting if the commands make no
+    run.
+    """
     with sweep.hydra():
         added, said = _chosen(commands)
         overrides = [

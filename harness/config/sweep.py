@@ -118,7 +118,10 @@ def _check_folder_name(overrides: Sequence[str]) -> None:
 
 
 def comparison(overrides: Sequence[str]) -> list[list[str]]:
-    """Return the lines of the experiment in `overrides`, each with its seeds; [] if it has none."""
+    """Return the overrides of each line of the experiment in `overrides`, with its seeds.
+
+    The list is empty without an experiment. Raise BadSetting for invalid lines or seeds.
+    """
     whole = load(overrides, RunMode.MULTIRUN)
     told: Any = OmegaConf.to_container(OmegaConf.masked_copy(whole, list(OF_A_COMPARISON)))
     if wrong := unfit(told, OF_A_COMPARISON):

@@ -61,9 +61,10 @@ class Contention:
         self._thread.start()
 
     def want(self, flows: int, planned_s: float) -> None:
-        """Request `flows` flows for each pair from now on, and return at once.
+        """Request `flows` competing flows per pair, as planned at `planned_s`, and return at once.
 
-        If calls come faster than flows begin, the last one counts.
+        If calls come faster than flows begin, the last one counts. Raise ValueError for a negative
+        number.
         """
         if flows < 0:
             raise ValueError(f"competing flows must be >= 0, got {flows} at {planned_s} s")

@@ -94,7 +94,10 @@ class Direction:
         return apply(ip, [(self, planned)]) == 1
 
     def impair(self, ip: IPRoute, planned: Link) -> None:
-        """Apply all conditions of `planned` but the rate."""
+        """Apply delay, jitter, loss and reordering of `planned` to the kernel, but not its rate.
+
+        Raise ValueError if this direction has no netem, because its profile announced none.
+        """
         impairer = self.place.impairer
         if impairer is None:
             raise ValueError(f"{self.name} has no netem for {planned}: beyond the extremes()")

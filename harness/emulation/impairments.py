@@ -179,9 +179,10 @@ def read(ip: IPRoute, index: int, name: str, handle: int = HANDLE) -> Impairment
 def one_packet_each(interface: str) -> None:
     """Make `interface`, in the calling thread's namespace, send packets of at most one MTU.
 
-    Otherwise netem would lose up to 44 adjacent TCP segments at once. TCP's packets are still cut
-    in software, at 2.8 times the processor time per byte. Limiting TCP to packets of one segment
-    (gso_max_segs) costs 13 times. The receiver needs nothing, as a veth joins no packets.
+    Otherwise netem would lose up to 44 adjacent TCP segments at once. The kernel then cuts TCP's
+    packets in software, at 2.8 times the processor time per byte. Limiting TCP itself to packets of
+    one segment (gso_max_segs) would cost 13 times. The receiver needs no change, because a veth
+    joins no packets. Raise NetworkError if the kernel refuses.
     """
     try:
         ethtool.ask(interface, ethtool.SET_TSO, 0)

@@ -57,7 +57,10 @@ def path_of(folder: Path, interface: str) -> Path:
 
 
 def entry(ip: IPRoute, found: Nic, owner: str, run: str, limit_s: float) -> Entry:
-    """Return the ledger entry for `found`, to be made before the first change to it."""
+    """Return the ledger entry for interface `found`; write it before the first change to it.
+
+    It has the present qdiscs and offloads, what we will add, and the time limit `limit_s`.
+    """
     now = datetime.now(UTC)
     return Entry(
         boot_id=boot_id(),

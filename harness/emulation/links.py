@@ -96,7 +96,10 @@ def add_root(ip: IPRoute, index: int, name: str, root: int = ROOT, default: int 
 def add_class(
     ip: IPRoute, index: int, name: str, rate_mbit: float, queue_bytes: int, root: int = ROOT
 ) -> None:
-    """Add the shaped class and its queue below the existing HTB qdisc `root`."""
+    """Add a shaped class and its queue below the existing HTB qdisc `root` of interface `index`.
+
+    `rate_mbit` is real. Raise NetworkError, naming the link, if the kernel refuses.
+    """
     place = Shaper(name, index, root).place
     request = classes.tell(place, rate_bytes(rate_mbit), BURST_US, QUANTUM_BYTES, add=True)
     [answer] = batch.ask(ip, [request])
@@ -139,7 +142,10 @@ def _held(what: str, answer: bytes) -> classes.ClassRate:
 
 
 def read_rate(ip: IPRoute, index: int, name: str, root: int = ROOT) -> tuple[float, int]:
-    """Return the real rate in Mbit/s and the burst in us that the kernel has for link `name`."""
+    """Read the rate of link `name` from the kernel. Return real Mbit/s and the burst in us.
+
+    Raise NetworkError if the class is gone or cannot be read.
+    """
     what = f"read back the class of {name}"
     [answer] = batch.ask(ip, [classes.ask_for(Shaper(name, index, root).place)])
     if answer == errno.ENOENT:

@@ -151,9 +151,9 @@ class Network:
         return passed
 
     def counters(self, ip: IPRoute | None = None) -> dict[str, links.Counters]:
-        """Return bytes, backlog and drops of every shaper from one dump.
+        """Return bytes, backlog and drops of every direction's shaper, by name, from one dump.
 
-        Threads bring their `ip`.
+        Other threads than the first pass their own `ip`. Raise NetworkError if a shaper is gone.
         """
         found = links.counters(ip or self._ip)
         for gone in (d.name for d in self.directions if d.place.shaper not in found):

@@ -33,7 +33,11 @@ class Sources(NamedTuple):
 
 
 def impair(ip: IPRoute, index: int, name: str, classes: Sequence[Sources]) -> None:
-    """Impair the egress of `index`, link `name`, by source; the rates in `classes` are unused."""
+    """Delay and lose outgoing packets of interface `index`, link `name`, by their source address.
+
+    The rates in `classes` are ignored. Raise ValueError for too many classes or none, and
+    NetworkError if the kernel refuses.
+    """
     if not 1 <= len(classes) <= MOST_CLASSES:
         raise ValueError(f"classes of sources must be in [1, {MOST_CLASSES}], got {len(classes)}")
     with attempt(f"add htb to {name}"):

@@ -122,7 +122,10 @@ def received_mbit(receiver: socket.socket, rate_mbit: float, seconds: float) -> 
 
 
 def connect(path: ProbePath | Ends, window: int | None) -> tuple[socket.socket, socket.socket]:
-    """Return the receiving and the sending end of a new connection."""
+    """Return the receiving and the sending socket of a new TCP connection along `path`.
+
+    `window`, in bytes, limits the sender's buffer, if given. Raise OSError if connecting fails.
+    """
     with ExitStack() as stack:
         with path.receiver.entered():
             listener = stack.enter_context(socket.create_server((path.address, 0)))

@@ -196,7 +196,11 @@ class Player:
             self._contention.want(flows, planned_s)
 
     def _sample(self, ip: IPRoute, monitors: Sequence[Monitor]) -> None:
-        """Write one row of the kernel's present state for every direction. None before step 0."""
+        """Append one row per direction to links.csv: what the kernel holds now.
+
+        Do nothing before step 0. Raise NetworkError if the kernel cannot be read, or a shaper is
+        gone.
+        """
         time_s = self._clock.time_s()
         if time_s is None:
             return

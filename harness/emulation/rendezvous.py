@@ -191,7 +191,12 @@ class Rendezvous:
         return [*unknown[-_STRANGERS + 1 :], came]
 
     def _greeted(self, peer: Peer, known: dict[int, Peer]) -> bool:
-        """Handle a new connection's greeting; return True once it is admitted or dropped."""
+        """Handle the greeting of a new connection. Return True once it is admitted or dropped.
+
+        An admitted peer is added to `known`, by machine. A peer without the token is told so and
+        dropped. Raise NetworkError, after telling all peers, if its machine number or count is
+        wrong.
+        """
         alive = peer.read()
         if not peer.messages:
             if not alive or time.monotonic() > peer.until:
@@ -260,7 +265,11 @@ class Rendezvous:
         peer.most_bytes = _MOST_BYTES
 
     def _heard(self, peer: Peer, deadline: float, what: str) -> dict[str, Any]:
-        """Return the next message of machine 0 before it has accepted us."""
+        """Wait for the next message of machine 0 and return it, before it has accepted us.
+
+        `what` describes the wait for errors. Raise ConnectionError if the connection closes, and
+        RunEnded if machine 0 has ended the run.
+        """
         while peer.read() and not peer.messages:
             self._wait([peer.connection], deadline, what)
         if not peer.messages:

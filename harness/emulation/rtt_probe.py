@@ -90,7 +90,10 @@ def _stamping() -> socket.socket:
 
 
 def _answer(selector: selectors.BaseSelector, found: list[list[float]]) -> None:
-    """Echo packets at receivers, and record when echoes reach their sender."""
+    """Handle the packets that have arrived: echo them at receivers, time echoes at senders.
+
+    Append the round trip of an echo, in ms, to the list in `found` of its path.
+    """
     for key, _ in selector.select(EVERY_S / 2):
         end = key.fileobj
         assert isinstance(end, socket.socket)

@@ -91,9 +91,10 @@ def _version(package: str) -> str | None:
 
 
 def _git(here: Path = CHECKOUT) -> dict[str, Any] | None:
-    """Commit and whether the checkout `here` differs from it; None outside a checkout.
+    """Return {"commit", "dirty"} of the checkout `here`, or None outside a checkout.
 
-    Where there is no program git, as in many containers, `dirty` is None: it is not known.
+    `dirty` is True if files differ from the commit. It is None without the program git, as in many
+    containers.
     """
     command = ["git", "-C", str(here)]
     try:
@@ -107,7 +108,7 @@ def _git(here: Path = CHECKOUT) -> dict[str, Any] | None:
 
 
 def _head(folder: Path) -> str | None:
-    """Commit that a checkout's folder .git names; None where it does not say."""
+    """Return the commit that a checkout's folder .git names, or None if it names none."""
     try:
         head = (folder / "HEAD").read_text().strip()
         if not head.startswith("ref: "):

@@ -157,7 +157,11 @@ def _done_once(settings: Settings, do: Doing, alone: bool, begin: Begin) -> Outc
 def _perform(
     run_dir: Path, settings: Settings, do: Doing, lock: int | None, begin: Resumed | None
 ) -> None:
-    """Execute the run, from `begin` if given; status.json records the end, whatever it is."""
+    """Execute the run in `run_dir` by `do`, from `begin` if given.
+
+    status.json records any ending; errors are raised again. Raise BadSetting if the directory
+    cannot be written. Remove the run's temporary files.
+    """
     try:
         try:
             if begin is None:

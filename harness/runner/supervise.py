@@ -72,7 +72,7 @@ def supervise(run_dir: Path) -> None:
 
 
 def _require_same(settings: Settings, run: Run, network: Network) -> None:
-    """Require equal settings and a common device on every machine of the run."""
+    """Raise RunFailed, naming the key, if settings or device differ between machines of the run."""
     device = run.device_type(len(network.local) * run.workers_per_node)
     identities = network.gather("settings", settings.identity() | {"device": device})
     flat = [{".".join(keys): value for keys, value in leaves(each)} for each in identities]

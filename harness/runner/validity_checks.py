@@ -50,7 +50,10 @@ Row = dict[str, str]
 
 
 def of_probes(probes: Iterable[dict[str, Any]], rows: Mapping[str, list[Row]]) -> list[str]:
-    """Name links that missed their rate, or were not probed. `rows` of links.csv are by link."""
+    """Return reasons for links that missed their rate before step 0, or that were not probed.
+
+    `rows` has rows of links.csv by link. Raise CouldNotCheck without any probe.
+    """
     probes = list(probes)
     if not probes:
         raise CouldNotCheck("no link was probed")
@@ -194,7 +197,11 @@ def _step_at(ended: list[tuple[float, int]], time_s: float) -> str:
 def of_outliers(
     steps: Iterable[Row], dilation: float, parts: Sequence[str] = ("compute_s", "compress_s")
 ) -> list[str]:
-    """Name steps whose `parts` took a rank far longer than usual."""
+    """Return reasons for steps in which one of `parts` took a rank far longer than usual.
+
+    `steps` are rows of steps.csv. Raise CouldNotCheck without rows, and NotNeeded if all are of the
+    first steps, which fill caches.
+    """
     steps = list(steps)
     if not steps:
         raise CouldNotCheck("steps.csv has no row")
@@ -218,7 +225,10 @@ def of_outliers(
 
 
 def of_plan(audit: dict[str, Any], events: Iterable[dict], update_s: float) -> list[str]:
-    """Return reasons if the links did not follow the plan."""
+    """Return reasons if links did not follow the plan: wrong rate, late change or skipped change.
+
+    Raise CouldNotCheck if links were not sampled, or have no planned conditions in `events`.
+    """
     reasons = []
     events = list(events)
     over, off_plan = audit["carried_over_allowed"], audit["off_plan_share"]
@@ -303,7 +313,10 @@ def of_delivery(delivery: dict[str, Any]) -> list[str]:
 
 
 def of_watching(events: Iterable[dict], audit: dict[str, Any]) -> list[str]:
-    """Return times in which the run's supervisor or player stood still, so nothing was watched."""
+    """Return reasons for times in which the supervisor or player stood still and watched nothing.
+
+    Raise CouldNotCheck if the supervisor never looked at ranks.
+    """
     reasons = [
         f"the player stood still for {event['length_s']:.1f} s until {event['time_s']:.2f} s: "
         "links were not watched meanwhile; was the supervisor stopped?"
@@ -327,10 +340,11 @@ def of_samples(
     sample_s: float,
     dilation: float,
 ) -> list[str]:
-    """Return holes in links.csv: `known` links without rows, too few in `took_s`, or out of order.
+    """Return reasons for gaps in links.csv. `rows` has its rows by link.
 
-    `took_s` and `sample_s` are real. A `sample_s` that is long compared with the run is reported,
-    too.
+    Reasons are `known` links without rows, too few rows, long gaps, and counters that fell.
+    `took_s` and `sample_s` are real seconds. Raise CouldNotCheck if `sample_s` is too long for the
+    run.
     """
     if sample_s > (most_s := max(ALWAYS_SAMPLE_S, MOST_SAMPLE_SHARE * took_s)):
         raise CouldNotCheck(

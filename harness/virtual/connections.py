@@ -36,7 +36,10 @@ class ByteStream:
         self._sent.extend((way, tensor.detach().clone()) for tensor in tensors)
 
     def take(self, room: Tensor) -> None:
-        """Fill `room` with the next tensor, once it has arrived."""
+        """Wait for the next tensor in virtual time, and copy it to `room`.
+
+        Raise ProtocolError if it has another number of bytes.
+        """
         self.world.wait(lambda: self._sent[0][0].end_s if self._sent else None)
         content = self._sent.popleft()[1]
         if content.nbytes != room.nbytes:

@@ -153,9 +153,10 @@ class Curve:
 
 
 def find(run_dir: Path, key: str, run: Run) -> Curve | None:
-    """Return the curve of `key` by another run below the results of `run_dir`, or None.
+    """Return the curve of `key` that another run recorded, or None.
 
-    A damaged curve is reported and not used.
+    All succeeded runs below the results of `run_dir` are searched. A damaged curve is reported on
+    stderr and skipped.
     """
     for file in sorted(run_dir.parents[1].glob(f"[!.]*/[!.]*/{CURVE}")):
         if file.parent == run_dir or not file.is_file() or not _has_key(file, key):
@@ -204,7 +205,11 @@ def _read(run_dir: Path, digest: str, run: Run) -> Curve:
 
 
 def _rows(path: Path) -> Iterator[tuple[tuple[int, int], CurveRow]]:
-    """Return the rows of steps.csv, by step and rank."""
+    """Yield the rows of steps.csv at `path`, each with its (step, rank).
+
+    Raise ValueError for values that are not of their column's type, or a controller's state that is
+    no JSON object.
+    """
     types = get_type_hints(CurveRow)
     with path.open() as file:
         for row in csv.DictReader(file):

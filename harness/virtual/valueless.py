@@ -12,9 +12,9 @@ _told = ContextVar("told", default=False)  # of each thread: whether who asks fo
 
 @contextmanager
 def on(buffer: Tensor) -> Iterator[None]:
-    """Context in which a bucket in `buffer` can be reduced, with or without values.
+    """Context manager under which a bucket in `buffer` can be reduced, even on the meta device.
 
-    Reading the value of a meta tensor, say to check that it is finite, gives 0.
+    There, reading the value of a meta tensor, such as a check that it is finite, gives 0.
     """
     before = _told.set(buffer.is_meta)
     try:
@@ -24,9 +24,9 @@ def on(buffer: Tensor) -> Iterator[None]:
 
 
 def _value(tensor: Tensor) -> float | int:
-    """Replace `Tensor.item` for meta tensors.
+    """Return 0 in place of `Tensor.item` on a meta tensor, inside of `on`.
 
-    A torch mode, called every time, would cost a third.
+    Raise RuntimeError elsewhere. A torch mode, called at every operation, would cost a third more.
     """
     if not _told.get():
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")

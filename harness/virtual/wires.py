@@ -21,7 +21,7 @@ class Travelling(Protocol):
 
 
 class There(NamedTuple):
-    """A message that took no time."""
+    """Transfer whose end is known from the start."""
 
     end_s: float | None
 
@@ -75,9 +75,10 @@ class OneWay:
         return asked.message.content
 
     def _match(self) -> None:
-        """Start messages whose receive is posted.
+        """Start the messages whose receive is posted, at the present time.
 
-        The later of the two acts now, as threads run by time.
+        The later of send and receive calls this, since threads run in order of time. Raise
+        ValueError if their sizes differ.
         """
         while self._sent and self._asked:
             message, asked = self._sent.popleft(), self._asked.popleft()

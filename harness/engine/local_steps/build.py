@@ -82,7 +82,7 @@ def in_rounds(loop: Loop, exchange: OuterExchange) -> Loop:
 
 
 def as_exchanged(run: Run, layout: LocalSteps) -> Run:
-    """Return `run` as its exchange sees it: fragments are ready once a step is computed.
+    """Return `run` changed to how its exchange works: buckets are ready after a whole step.
 
     If exchanges lag, compression runs beside the steps that hide it.
     """

@@ -75,7 +75,10 @@ class TcpConnection:
         return self._connection.send(content, socket.MSG_MORE)
 
     def _move(self, content: memoryview, some: Callable[[memoryview], int]) -> None:
-        """Move all of `content` by repeated calls of `some`, which moves a part of it."""
+        """Send or receive all of `content` by repeated calls of `some`, which handles a part of it.
+
+        Raise ConnectionLost if the other end is silent for too long, or has closed.
+        """
         while content:
             try:
                 moved = some(content)

@@ -20,10 +20,11 @@ from harness.workloads.models.base import Shape, multiply_adds
 
 
 def cuts_of(model: nn.Module, shape: Shape, stages: int, given: Sequence[int] | None) -> list[int]:
-    """Return the number of the first layer of every stage but the first.
+    """Return the number of the first layer of every stage except the first.
 
-    They are `given` and checked, or those that the model prefers, or those for which the largest
-    stage has the fewest multiply-adds.
+    These are the `given` ones, or those that the model prefers, or balanced ones. Balanced cuts
+    give the largest stage the fewest multiply-adds. Raise ValueError for cuts that do not ascend,
+    that leave a stage without parameters, or that come before a layer working in place.
     """
     layers = chain(model)
     if given is None:

@@ -86,7 +86,10 @@ class Replica:
         step()
 
     def take_buffers_of_the_first(self) -> None:
-        """Copy rank 0's buffers, such as batch-norm statistics, to this rank."""
+        """Copy rank 0's buffers, such as batch-norm statistics, to this rank; here do nothing.
+
+        Subclasses override it if ranks have buffers of their own.
+        """
 
     def summed(self, sums: Tensor) -> Tensor:
         """Return the sum of `sums` over all ranks."""

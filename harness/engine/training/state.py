@@ -42,7 +42,11 @@ def state_dict(part: Any, where: str = "state") -> Any:
 
 
 def _plain(value: Any, hint: Any, where: str, levels: int, is_item: bool = False) -> Any:
-    """Return `value` as plain values. If it `is_item` of a container, `hint` must allow it."""
+    """Return `value` as numbers, strings, tensors and containers, which a checkpoint can keep.
+
+    `where` names it in errors. If it `is_item` of a container, `hint` must name its class. Raise
+    TypeError for other values, and for more than MOST_LEVELS levels.
+    """
     kind: Any = type(value)
     if kind in PLAIN or isinstance(value, torch.dtype):
         return value
@@ -110,7 +114,8 @@ def load_state_dict(kept: Any, fresh: Any, where: str = "state", hint: Any = Non
 def _loaded(kept: Any, fresh: Any, hint: Any, where: str, has_settings: bool = False) -> Any:
     """Return `kept` as one of the kinds that `hint` allows, or without a hint as that of `fresh`.
 
-    If it `has_settings`, constructor arguments must equal those of the configuration.
+    With `has_settings`, constructor arguments must equal those of the configuration. Raise
+    BadCheckpoint, naming `where`, if no kind fits.
     """
     options = _options(hint)
     if not options and fresh is not None:
@@ -189,7 +194,11 @@ def _loaded_as(hint: Any, kept: Any, fresh: Any, where: str, has_settings: bool)
 
 
 def _loaded_object(kind: Any, kept: Any, fresh: Any, where: str, has_settings: bool) -> Any:
-    """Return `fresh`, or a new dataclass of `kind`, with the attributes in `kept`."""
+    """Set the attributes in `kept` on `fresh`, or on a new dataclass of `kind`; return the object.
+
+    Raise BadCheckpoint, naming `where`, for missing or unknown attributes. Also raise it for
+    settings that differ from the configuration, with `has_settings`.
+    """
     is_new = not _is_object(fresh)
     kind = kind if is_new else type(fresh)
     if type(kept) is not dict or (is_new and not is_dataclass(kind)):
@@ -293,7 +302,11 @@ def fit_parameters(
 def _fitted(
     value: Any, part: Any, field: str, parameters: list[Tensor], workers: Workers, where: str
 ) -> Any:
-    """Return `value` on the device of the `parameters`, after a check against what `part` keeps."""
+    """Check `value`, kept by `part` in `field`, and return it on the device of `parameters`.
+
+    Its shape and type must be those that `part` expects for these parameters. Integers must be
+    ascending positions. Raise BadCheckpoint, naming `where`, otherwise.
+    """
     if not isinstance(value, Tensor):
         inner = getattr(value, "_asdict", partial(_attributes, value))()
         for name, tensor in inner.items():

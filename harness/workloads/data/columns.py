@@ -72,7 +72,11 @@ def read(text: Path, cache: Path, rows: int) -> np.ndarray:
 
 
 def parse(text: Path, table: Path, rows: int) -> None:
-    """Parse `text` line by line and write `table`, int32."""
+    """Convert the file `text` to `table`, a file of int32 values, line by line.
+
+    `rows` is the number of rows of the embedding tables. Raise ValueError, naming file and line,
+    for a line that is not as published, or too few lines.
+    """
     numbering = Numbering(rows)
     with text.open("rb") as lines, table.open("wb") as out:
         block, number = array("i"), 0
@@ -117,7 +121,10 @@ class Numbering:
 
 
 def _numbers(line: bytes, numbering: Numbering) -> list[int]:
-    """Return label, counts and rows of one line."""
+    """Return label, counts and row numbers of one line, as integers.
+
+    Raise ValueError for a wrong number of columns, or a label other than 0 and 1.
+    """
     fields = line.rstrip(b"\r\n").split(b"\t")
     if len(fields) != COLUMNS:
         raise ValueError(
@@ -132,7 +139,10 @@ def _numbers(line: bytes, numbering: Numbering) -> list[int]:
 
 
 def _count(place: int, field: bytes) -> int:
-    """Parse a count. A missing one is 0, and so is the log of 1 + 0."""
+    """Parse count number `place` of a line. Return 0 for an empty field.
+
+    Raise ValueError for other text, and for counts beyond LARGEST.
+    """
     if not field:
         return 0
     if not field.removeprefix(b"-").isdigit() or abs(int(field)) > LARGEST:

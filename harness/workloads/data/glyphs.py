@@ -159,7 +159,10 @@ def _prepared(images: Tensor, source: torch.Generator) -> Tensor:
 
 
 def _font(face: str) -> Path:
-    """Return the file of a face that matplotlib ships, without importing matplotlib."""
+    """Return the file of font `face` in matplotlib's package, without importing matplotlib.
+
+    Raise FileNotFoundError if matplotlib is not installed.
+    """
     found = find_spec("matplotlib")
     if found is None or found.origin is None:
         raise FileNotFoundError("glyphs: matplotlib, whose fonts it draws, is not installed")
@@ -181,8 +184,8 @@ def characters(fonts: Sequence[Path]) -> list[str]:
 def drawn(fonts: Sequence[Path], classes: int) -> np.ndarray:
     """Draw `classes` characters in every font: uint8 [fonts, classes, DRAWN, DRAWN].
 
-    A character is left out if some face does not draw it, or draws it like an earlier one, such as
-    A in Greek.
+    Skip a character if a font lacks it, or draws it like an earlier one (such as the Greek A).
+    Raise ValueError if fewer than `classes` remain.
     """
     seen: list[set[bytes]] = [{bytes(DRAWN * DRAWN)} for _ in fonts]
     kept: list[list[np.ndarray]] = []

@@ -155,7 +155,7 @@ def _trained(sentences: list[str], vocabulary: int, text: Path) -> bytes:
 
 
 class Numbered:
-    """One split: pairs of sentences as numbers of pieces.
+    """One split of a translation data set: pairs of sentences as lists of token numbers.
 
     A batch is as long as its longest sentence. Inputs are [n, 2, words]: the first sentence with
     its END, and the second from BEGIN on. Labels [n, words] are the second with its END.

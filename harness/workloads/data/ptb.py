@@ -76,7 +76,10 @@ class PTB:
         return Windows(torch.tensor(found), self.window)
 
     def _numbers(self) -> dict[str, int]:
-        """Number the words of the training text in order of appearance."""
+        """Number the words of the training text in order of appearance. Return number by word.
+
+        Raise ValueError unless the text has exactly `vocabulary` different words.
+        """
         path, numbers = self._path(FILES[0]), dict[str, int]()
         for where, line in lines(path):
             for word in line:
