@@ -127,13 +127,19 @@ class DCTDP(Compressor):
 
 
 def by_sort(grad: Tensor, density: float) -> Tensor:
-    """Return the threshold by sorting all magnitudes: the paper's way, and the slowest."""
+    """Return the threshold, float32 [], by sorting all magnitudes of `grad`, [n].
+
+    This is the paper's way, and the slowest.
+    """
     ordered = grad.abs().sort().values
     return ordered[grad.numel() - kept(grad.numel(), density)].clone()
 
 
 def by_sample(grad: Tensor, density: float) -> Tensor:
-    """Estimate the threshold from one in a hundred entries, or from all if there are few."""
+    """Estimate the threshold, float32 [], from one in a hundred elements of `grad`, [n].
+
+    With few elements, use them all.
+    """
     where = runs(grad.numel(), max(FEWEST, grad.numel() // SHARE))
     kth = kth_sampled(grad, where, kept(where.size, density))
     return torch.tensor(kth, dtype=torch.int32, device=grad.device).view(torch.float32)

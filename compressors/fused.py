@@ -110,7 +110,11 @@ def sampled_threshold(buffers: Buffers, density: float, size: int, start: int) -
 
 
 def add_scaled(buffers: Buffers, factor: float) -> Tensor:
-    """Return the gradient plus `factor` times the residual, [n], before anything read their sum."""
+    """Return the gradient plus `factor` times the residual, [n], in the gradient's memory.
+
+    Call it before anything else adds the residual. Raise FloatingPointError for NaN or inf in the
+    residual.
+    """
     addend = buffers.addend
     assert addend is not None or buffers.total is buffers.origin.gradient, "e has been added"
     if addend is not None:
@@ -181,7 +185,10 @@ def add_and_cast(buffers: Buffers, divisor: int, dtype: torch.dtype) -> tuple[Te
 
 
 def scatter(buffers: Buffers, entries: Sequence[tuple[Tensor, ...]], factor: float = 1.0) -> Tensor:
-    """Return the sum, [n], of vectors with `values` at `index`, times `factor`."""
+    """Return factor times the sum of sparse vectors, [n], in the memory for the mean.
+
+    `entries` has an (index, values) pair per vector.
+    """
     mean, is_zero = buffers.out_buffer()
     return sum_(mean, entries, factor, is_zero)
 

@@ -101,12 +101,18 @@ class LGreCo(Compressor):
         return Reduced(mean, unsent=bucket.grad)
 
     def _factors(self) -> list[float]:
-        """Return the possible multiples of a layer: 1, and others by equal factors."""
+        """Return the multiples of the density that a layer may get: 1, then `choices` others.
+
+        The others are spaced by equal factors from `lowest` to `highest`.
+        """
         step = (self.highest / self.lowest) ** (1 / (self.choices - 1))
         return [1.0, *(self.lowest * step**number for number in range(self.choices))]
 
     def _layer(self, grad: Tensor, density: float) -> Layer:
-        """Return sizes and errors of a layer, [n], at all multiples of a density."""
+        """Return the entries sent, and the squared error, of a layer at each multiple of `density`.
+
+        `grad` is the layer's gradient, [n]. The result has a float64 tensor, [multiples], of each.
+        """
         counts = [_count(grad.numel(), density * factor) for factor in self._factors()]
         most = grad.index_select(0, largest(grad, max(counts))).double().square_()
         sent = torch.cat([most.new_zeros(1), most.sort(descending=True).values.cumsum(0)])

@@ -41,9 +41,11 @@ def add_take_out_(
     erase: bool = True,
     out: Tensor | None = None,
 ) -> tuple[Tensor, float]:
-    """Run `add_`, if there is `added`, then `take_out_` at ascending positions.
+    """Add `added` to `total`, [n], if given, and return the sum's entries at `index`.
 
-    On CPUs it is one pass.
+    Also return a number that is finite only if all of the sum is. `index` must ascend. The entries,
+    [k], go to `out` if given. With `erase` they become zero in `total`; `clear` zeroes `added`. On
+    CPUs one pass does it all. Raise IndexError for positions that do not ascend or lie outside.
     """
     native = kernels.of(total, added)
     ours = index.is_cpu and index.is_contiguous() and index.dtype == torch.int32
@@ -159,7 +161,10 @@ def _laid(values: Tensor, index: Tensor) -> tuple[int, int, int] | None:
 
 
 def add_at_(total: Tensor, index: Tensor, values: Tensor, factor: float) -> None:
-    """Add `values` times `factor` to `total`, [n], at `index`, [k] both."""
+    """Add `values` times `factor` to `total`, [n], at positions `index`. Both are [k].
+
+    Raise IndexError for a position outside `total`.
+    """
     native = kernels.of(total)
     alike = values.numel() == index.numel() and values.is_contiguous() and index.is_contiguous()
     if native is None or index.dtype not in INDEX_DTYPES.values() or not alike:

@@ -13,7 +13,11 @@ from controllers.link_model import LinkModel
 
 @dataclass(kw_only=True)
 class Hide(Controller):
-    """Controller with d = r (margin h - a) / bytes per density. Agree on the minimum."""
+    """Controller that chooses the density whose exchange fills `margin` of the hiding window.
+
+    By the link model it is rate x (margin x window - latency) / bytes per unit of density. Workers
+    agree on the minimum.
+    """
 
     margin: float = 0.92  # share of the window to fill, in (0, 1]
     d_min: float = 0.0005  # in (0, d_max]

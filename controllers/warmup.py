@@ -18,7 +18,10 @@ class WarmUp(Controller):
     def __init__(
         self, density: float = 0.001, start: float = 0.25, stages: int = 4, stage_steps: int = 100
     ) -> None:
-        """Start at `start` and reach `density` after `stages` stages of `stage_steps` each."""
+        """Configure a density that falls from `start` to `density`, both in (0, 1].
+
+        It takes `stages` stages of `stage_steps` steps. Raise ValueError for values out of range.
+        """
         for key, value in (("density", density), ("start", start)):
             if not (isinstance(value, (int, float)) and 0 < value <= 1):
                 raise ValueError(f"{key} must be in (0, 1], got {value!r}")

@@ -44,7 +44,10 @@ class ByNode:
 
 
 def _node(key: Any) -> int:
-    """Return the node number of a key of `nodes`, which Hydra overrides give as text."""
+    """Return the node number of `key`, an int or, from Hydra overrides, a string of digits.
+
+    Raise ValueError for other keys.
+    """
     if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) <= 9:
         return int(key)
     if isinstance(key, int) and not isinstance(key, bool) and key >= 0:

@@ -132,7 +132,11 @@ class Recorded(Trace, ABC):
         return values
 
     def _filled(self, rows: Rows) -> tuple[Rows, int]:
-        """Return rows with a reading in every column, and the number of rows that had none."""
+        """Fill gaps in `rows` with the reading before. Return the rows, and how many had a gap.
+
+        With `no_reading` "outage", a missing rate becomes `floor_mbit`. Rows before the first
+        complete one are dropped. Raise ValueError if no row is left.
+        """
         gaps = zip(*(map(isnan, column) for column in rows.links.values()), strict=True)
         missing = sum(map(any, gaps))
         if not missing:

@@ -70,7 +70,7 @@ def read_from(place: Path, path: Any) -> Recording:
 
 
 def number(text: str, where: str) -> float:
-    """Parse a plain decimal number.
+    """Parse a plain decimal number. Raise ValueError, naming `where`, for other text.
 
     Python's float would also accept 1_0, nan and foreign digits.
     """

@@ -52,7 +52,11 @@ def read_regions(path: Any, names: Sequence[Any]) -> SiteMatrix:
 
 
 def _pairs(path: Any, lines: list[str]) -> dict[tuple[str, str], tuple[float, float | None]]:
-    """Return round trip and rate by sender and receiver."""
+    """Parse `lines` of CSV. Return round trip in ms, and rate in Mbit/s or None, by region pair.
+
+    Keys are (sender, receiver). Raise ValueError, naming file and line, for malformed lines, values
+    out of range or repeated pairs.
+    """
     top = next((place for place, line in enumerate(lines) if line[:1] != "#"), len(lines))
     header = tuple(lines[top].split(",")) if top < len(lines) else ()
     if header not in (REGION_COLUMNS, REGION_COLUMNS[:3]):

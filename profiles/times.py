@@ -77,7 +77,10 @@ class Times:
         return f"{self._path}:{line}: {self.column}"
 
     def _choose(self, text: str, where: str) -> None:
-        """Choose the parser of a column that begins with `text`."""
+        """Choose the parser of a time column from its first value, `text`.
+
+        Raise ValueError, naming `where`, if a unit is given but the value is no number.
+        """
         self._numeric = self._format is None and bool(NUMBER.fullmatch(text))
         if not self._numeric and self._unit is not None:
             raise ValueError(f"{where} must be a number, as units.time_s is given, got {text!r}")

@@ -139,9 +139,10 @@ class Trace:
         return "; profile=columns reads recordings without a reading in some rows" * (value < 0)
 
     def _length_s(self, starts_s: array) -> float:
-        """Return the seconds of one loop of the trace.
+        """Return the seconds of one loop of the trace. `starts_s` are the times of its rows.
 
-        A single row holds forever, so any length fits.
+        A single row holds forever, so any length fits. Raise ValueError for a `length_s` that is
+        not after the last row, or that is set without a loop.
         """
         last_s = starts_s[-1]
         if self.length_s is None:

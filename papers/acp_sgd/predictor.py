@@ -244,7 +244,10 @@ class AcpSgd(Predictor):
         ]
 
     def _fusion_change(self, cell: Measurement) -> float:
-        """Return the mean percent of change between the fusion modes that the cell names."""
+        """Predict the mean change, in percent, between the fusion modes that `cell.method` names.
+
+        Raise Unpredictable if it does not name two modes.
+        """
         if "0MB" in cell.method:
             return self._buffer_gain(cell)
         parts = re.fullmatch(r"(\S+) (\S+) vs (\S+)", cell.method)

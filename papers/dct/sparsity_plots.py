@@ -59,9 +59,10 @@ def step_times(times: pd.DataFrame, label: str, base: str | None, title: str = "
 
 @mpl.rc_context(LOOK)
 def losses(own: Tables, against: Tables, base: str | None, title: str = "") -> Figure:
-    """Draw the training loss over steps and, if `against` has any, percent over `base`'s below.
+    """Draw training loss over steps, a line per method.
 
-    Both have a table by method with columns step, value, low, high.
+    If `against` has tables, draw percent over the loss of `base` in a panel below. Tables, by
+    method, have columns step, value, low, high. Raise NothingToDraw without any loss.
     """
     if all(table.value.isna().all() for table in own.values()):
         raise NothingToDraw("no method has a number for loss")
@@ -86,9 +87,10 @@ def losses(own: Tables, against: Tables, base: str | None, title: str = "") -> F
 
 @mpl.rc_context(LOOK)
 def quality_sparsity(metrics: Mapping[str, Tables], title: str = "") -> Figure:
-    """Draw a row of panels for each metric, a panel for each setting, a line for each family.
+    """Draw quality over sparsity: a row of panels per metric, a column per setting.
 
-    `metrics` has tables by axis label and setting, with family, density, value, low, high.
+    A panel has a line per family. `metrics` has tables by axis label and setting, with columns
+    family, density, value, low, high. Raise NothingToDraw if all are empty.
     """
     found = {label: {at: rows for at, rows in tables.items() if len(rows)}
              for label, tables in metrics.items()}  # fmt: skip

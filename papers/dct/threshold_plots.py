@@ -32,9 +32,10 @@ def of_density(density: float) -> Style:
 
 @mpl.rc_context(LOOK)
 def thresholds(lines: pd.DataFrame, label: str, title: str = "") -> Figure:
-    """Draw a panel for each layer, a line for each density and, if `lines` has it, kind.
+    """Draw thresholds over steps: a panel per layer, a line per density and kind.
 
-    `lines` has columns of, density, step, value, low, high; the second kind is dotted.
+    `lines` has columns of, density, step, value, low, high, and perhaps kind; the second kind is
+    dotted. Raise NothingToDraw if no threshold is above 0.
     """
     if lines.empty or not (lines.value > 0).any():
         raise NothingToDraw("nothing that a watch saw has a threshold above 0")
@@ -64,9 +65,10 @@ def thresholds(lines: pd.DataFrame, label: str, title: str = "") -> Figure:
 def achieved_density(
     shares: Mapping[str, pd.DataFrame], asked: Mapping[str, float], what: str, title: str = ""
 ) -> Figure:
-    """Draw the share of `what` that each method sent over the steps, beside the `asked` one.
+    """Draw the share of `what` that each method sent over steps, and the `asked` one dotted.
 
-    `shares` has a table by method with columns step, value, low, high.
+    `shares` has a table by method with columns step, value, low, high. Raise NothingToDraw without
+    any value.
     """
     most_first = sorted(shares, key=lambda method: -asked[method])
     known = {name: shares[name] for name in most_first if shares[name].value.notna().any()}

@@ -73,7 +73,10 @@ def varies_little(runs: Runs) -> Found:
 
 
 def _of_gradient(runs: Runs, density: float) -> dict[tuple[int, ...], pd.DataFrame]:
-    """Return the watched rows at `density`, by pair, of runs that send that much of gradients."""
+    """Return the watched rows at `density`, by pair of seeds, of runs that send this density.
+
+    Raise NoSuchRuns if a run has no watched.csv.
+    """
     method = PUSHED.format(density)
     rows = runs.of(GRADIENT).rows(method)
     pairs = rows[load.PAIR].itertuples(index=False, name=None)
@@ -129,7 +132,8 @@ def _ends(values: pd.Series) -> tuple[float, float]:
 def fits_better(runs: Runs) -> Found:
     """Decide whether a Laplace fit is nearer to all activations than a Gaussian fit.
 
-    Distance: total variation at the last step with a histogram (paper: 10,000), mean over cuts.
+    The distance is the total variation at the last step with a histogram (paper: 10,000). It is a
+    mean over cuts. Raise NoSuchRuns if a run has no histograms.csv.
     """
     group = runs.of(CUTS)
     bins = [load.histograms(path) for path in group.rows(WITHOUT).path]
@@ -154,9 +158,9 @@ def _distance(bins: pd.DataFrame, model: str) -> float:
 
 
 def achieved_density(runs: Runs) -> tuple[pd.Series, pd.Series]:
-    """Return for each run the percent of activations above the 25 % threshold: start and end.
+    """Return for each run the percent of activations above the 25 % threshold, at start and end.
 
-    The threshold is from a Laplace fit.
+    The threshold is from a Laplace fit. Raise NoSuchRuns if a run did not record it.
     """
     steps = runs.of(LAPLACE, parallel__stages=2).steps(DRIFTING)[DRIFTING]
     shares = [each.groupby("step").achieved_activation_density.mean() for each in steps]

@@ -124,7 +124,10 @@ def more_accurate(runs: Runs) -> Found:
 
 
 def stopped(group: Group) -> pd.DataFrame:
-    """Return the three methods' runs with their best accuracy until NetSenseML had its own."""
+    """Return runs of the three methods, with their best accuracy until NetSenseML had its best.
+
+    Raise NoSuchRuns if a run of NetSenseML has no evaluation.
+    """
     found = ratios.stopped(group.rows(*METHODS), NETSENSE)
     if found.best[found.method == NETSENSE].isna().any():
         raise NoSuchRuns(f"no runs of {NETSENSE} with evaluations in {group.experiment}")

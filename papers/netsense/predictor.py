@@ -31,7 +31,10 @@ class NetSenseMl(Predictor):
         }
 
     def _throughput(self, model: str, network: str, method: str) -> float:
-        """Return samples/s of all workers; `network` is a rate with its unit, such as 500Mbps."""
+        """Predict samples/s of all workers. `network` is a rate with its unit, such as 500Mbps.
+
+        Raise Unpredictable for a method that the paper does not compare.
+        """
         compute, method_here = self.bench.compute(model), ReplayedMethod("dense.Dense")
         if method == TOP_K:
             method_here = SPARSE._replace(density=TOP_K_DENSITY)
