@@ -101,7 +101,7 @@ class Clock:
         return origin == origin and paused_at != paused_at
 
     def wait_running(self) -> None:
-        """Block until the clock runs."""
+        """Block the calling thread until the clock runs."""
         while not self.running:
             time.sleep(POLL_S)
 

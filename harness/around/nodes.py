@@ -145,7 +145,7 @@ class Nodes:
         self._pipes[pipe], self._rest[node] = node, b""
 
     def lines(self, wait_s: float) -> Iterator[OutputLine]:
-        """Yield whole lines of output that are there, or come within `wait_s`."""
+        """Yield the whole lines of output that have arrived, or arrive within `wait_s` seconds."""
         if not self._pipes:
             time.sleep(wait_s)
             return

@@ -204,10 +204,10 @@ class ToldSteps:
                 self.evaluations[number] = each._replace(time_s=time_s)
 
     def _require_alike(self) -> None:
-        """Leave out repeated lines, unless those of every step were repeated equally often.
+        """Leave out repeated lines, unless all steps were reported equally often.
 
-        Equal repetition means that each process of the node prints them. In the first and last step
-        some may be missing.
+        Equal repetition means that each process of the node prints every line. The first and last
+        step do not count, since some of their lines may be missing.
         """
         ends = min(self._rows, default=0), max(self._rows, default=0)
         often: dict[frozenset[str], set[int]] = defaultdict(set)

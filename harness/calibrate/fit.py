@@ -105,7 +105,7 @@ def links(
 
 
 def _off(constants: Links, samples: Sequence[Sample], cores: int | None) -> Links:
-    """Return `constants` with their errors."""
+    """Return `constants` with the errors of their predictions filled in."""
     errors = [abs(predicted_s(constants, each, cores) / each.seconds - 1) for each in samples]
     return constants._replace(median=float(np.median(errors)), worst=max(errors))
 

@@ -46,7 +46,10 @@ class TcpWindows(NamedTuple):
 
 
 def measured(repeats: int = 3) -> list[Measurement]:
-    """Measure transfers between two nodes while no run goes on; CalibrationError if that fails."""
+    """Measure transfers between two nodes while no run is in progress on this machine.
+
+    Raise CalibrationError if that fails.
+    """
     command = user_namespace.command(sys.executable, "-m", __name__, str(repeats))
     with machine_to_ourselves("measuring windows"):
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
@@ -83,7 +86,11 @@ def take(
     rtts_ms: Sequence[float] = RTTS_MS,
     sizes_bytes: Sequence[int] = SIZES_BYTES,
 ) -> list[tuple[float, int, float]]:
-    """Measure round trip, bytes and median seconds of every transfer, in our own namespaces."""
+    """Time transfers between two nodes in namespaces of this machine.
+
+    Return (round trip in ms, bytes, median seconds) for each round trip and size. The median is
+    over `repeats` transfers.
+    """
     found = []
     for rtt_ms in rtts_ms:
         profile = Static(RATE_MBIT, delay_ms=rtt_ms / CROSSINGS)

@@ -1,4 +1,4 @@
-"""One finding: what was checked, the result, its meaning, and what to do."""
+"""A finding of the doctor: the check, its result, its meaning, and the remedy."""
 
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple

@@ -126,7 +126,11 @@ def settle(path: Path, dry_run: bool = False) -> list[str]:
 
 
 def wait_and_settle(path: Path, owner: str) -> list[str]:
-    """Wait for the death of `owner`, and restore what it left, if anything."""
+    """Wait for the end of the run that `owner` guards, then undo its changes to the interface.
+
+    Return a line for each change undone. Return [] at once if the ledger at `path` is gone, or is
+    another owner's.
+    """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -23,7 +23,7 @@ class Namespace:
 
     @classmethod
     def current(cls) -> "Namespace":
-        """Return the calling thread's namespace."""
+        """Return an object for the calling thread's network namespace."""
         return cls(_open_own())
 
     @classmethod

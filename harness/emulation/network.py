@@ -170,7 +170,7 @@ class Network:
 
 
 def _emulated(direction: Direction, real: Probe) -> Probe:
-    """Judge in emulated Mbit/s what a probe of `direction` measured in real ones."""
+    """Convert a probe's result of `direction` from real to emulated Mbit/s, and judge it."""
     measured_mbit = real.measured_mbit * direction.dilation
     probe = judge(direction.name, direction.intended.rate_mbit, measured_mbit)
     return probe._replace(tries=real.tries)

@@ -90,7 +90,7 @@ class Estimate:
         return sum(self._virtual[run_dir] == virtual for run_dir in self._left_s)
 
     def over_packets(self) -> list[Run]:
-        """Return the runs over packets, one of those that differ only in seeds."""
+        """Return the runs over packets, but only one of those that differ in nothing but seeds."""
         return list(self._packets.values())
 
     def left_s(self, *kinds: bool) -> float:

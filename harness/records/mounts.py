@@ -36,7 +36,7 @@ def own_locks(folder: Path) -> str:
 
 
 def own_locks_of(found: Iterable[Mount], folder: Path) -> str:
-    """As `own_locks`, with given mounts. Of several at one place the last counts."""
+    """Do the work of `own_locks` with given mounts. Of several at one place the last counts."""
     real = Path(os.path.realpath(folder))
     over = [each for each in found if real.is_relative_to(each.place)]
     if not over:

@@ -83,7 +83,7 @@ class OutputFolder:
             pass
 
     def remove(self, name: str) -> None:
-        """Remove the file `name`, if it is there; of a link, the link."""
+        """Remove the file `name` if it exists. Of a link, remove the link, not its target."""
         with self._opened(name) as folder, suppress(FileNotFoundError):
             os.unlink(_plain(name), dir_fd=folder)
 

@@ -18,7 +18,7 @@ MOST_TOLD = 2000  # characters of an error, so that status.json stays within one
 
 
 def begin(run_dir: Path) -> None:
-    """Record that this process now runs `run_dir`."""
+    """Write status.json in `run_dir`: state "running", and this process as the owner."""
     owner = {"pid": os.getpid(), "pid_since": _since(os.getpid()), "boot_id": boot_id()}
     write_json(run_dir / "status.json", {"state": "running", **owner, "started": _now()})
 

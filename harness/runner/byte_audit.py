@@ -34,9 +34,10 @@ class Excess(NamedTuple):
 
 
 def excess(collectives: int, ranks: int, stops: int) -> Excess:
-    """Return the allowance for a run with so many `collectives` and `stops` of every rank.
+    """Return the bytes allowed beyond the payload, for a run with `collectives` per rank.
 
-    0 collectives means that their number is unknown.
+    `stops` is the number of evaluations and checkpoints. 0 collectives means that their number is
+    unknown.
     """
     hops = 2 * (ranks - 1) * BETWEEN_CPUS.segments_per_rank * collectives
     share = EXCESS_SHARE if collectives else STAGES_EXCESS_SHARE

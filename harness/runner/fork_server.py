@@ -37,7 +37,10 @@ class _Loaded:
     """The fork server, and the state it copied from this process. Later changes do not reach it."""
 
     def __init__(self, run_dir: Path, log: int, program: str, variables: Mapping[str, str]) -> None:
-        """Start it. Imports write to `log`, and temporary files go where the run's do."""
+        """Start the fork server's process, which imports `program`.
+
+        Its output goes to the descriptor `log`, and its temporary files to those of `run_dir`.
+        """
         self.of, self.program = _surroundings(), program
         self.busy = False  # with a run whose end has not been told yet
         of_run = {"TMPDIR": str(status.temporary(run_dir))}

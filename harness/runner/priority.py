@@ -23,7 +23,7 @@ class Priority:
     """Priority of this machine's ranks; `obtained` lists the methods that the kernel allowed."""
 
     def __init__(self, ranks: Iterable[int]) -> None:
-        """Raise the share of those processes in `ranks` that lead their own session."""
+        """Raise the CPU share of the processes in `ranks` that lead their own session."""
         self._ranks = [*filter(_leads, ranks)]
         self._seen = set[str]()
         self._group = _delegated_group(self._ranks)

@@ -202,7 +202,10 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
 
 
 def _simulated(run_dir: Path, lock: int | None, run: Run, show: Show) -> None:
-    """Do the run in this process, without a lock, as simulations may run beside others."""
+    """Do the run in virtual time in this process, from its checkpoint if it has one.
+
+    It holds no lock, as simulations may run beside other runs.
+    """
     from harness.virtual.run import simulate  # imports torch only if needed
 
     if checkpoint.digest_of(str(run_dir)) is not None:  # None in an empty directory

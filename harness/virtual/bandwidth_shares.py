@@ -111,7 +111,7 @@ class BandwidthShares:
         return self.payload(bytes_per_s) * each / all_of_them
 
     def payload(self, bytes_per_s: np.ndarray) -> np.ndarray:
-        """Return the payload bytes/s that links of these rates carry."""
+        """Return the payload bytes/s of links with these rates."""
         return payload_shares(bytes_per_s, self.efficiency, self.efficiencies) * bytes_per_s
 
     def bounds(self, state: LinkState, paths: Paths, back: Paths) -> np.ndarray:

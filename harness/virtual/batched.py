@@ -52,9 +52,9 @@ class OnePass:
     _least_s: list[float] = field(default_factory=lambda: [inf, inf], init=False)  # one pass, alone
 
     def losses(self, task: Task, shares: Sequence[Share]) -> list[float] | list[None]:
-        """Compute every rank's loss, with gradients in its buckets.
+        """Compute every rank's loss, and write the gradients to its buckets.
 
-        None if ranks must do it alone.
+        Return a list of None if the ranks must compute one after another instead.
         """
         if self._trials < TRIALS:
             self.is_open = suits(self.model) and self._tries(task, shares)
@@ -77,7 +77,10 @@ class OnePass:
     def _timed(
         self, way: int, compute: Callable[..., list[float]], task: Task, shares: Sequence[Share]
     ) -> list[Tensor]:
-        """Return losses and gradients of `compute`, and keep the least time of `way`."""
+        """Run `compute` and return copies of the losses, [ranks], and of all gradient buckets.
+
+        Keep the least time of this `way`: 0 for one pass, 1 for rank by rank.
+        """
         began = time.thread_time()
         losses = compute(task, shares)
         self._least_s[way] = min(self._least_s[way], time.thread_time() - began)

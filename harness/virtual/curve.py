@@ -63,7 +63,7 @@ class Trainings:
     _known: set[tuple[str, str]] = field(default_factory=set, init=False)  # results and key
 
     def is_known(self, results: str, run: Run) -> bool:
-        """Return True if an earlier run below the same `results` trains what this one would."""
+        """Return True if an earlier run below `results` has recorded the training of this run."""
         if not (run.reuse_training and is_apart(run)):
             return False
         own = results, key_of(run)
@@ -146,7 +146,7 @@ class Curve:
         return {"run": self.run, "sha256": self.digest}
 
     def repeated(self, number: int, step: int, rank: int) -> Repeated:
-        """Return exchange `number` as it was at `rank`, with what was recorded of `step`."""
+        """Return exchange `number` of `rank` as recorded, with the record of `step`."""
         exchange, row = self.exchanges[number], self.rows[step, rank]
         opening, buckets = exchange.ranks[rank % len(exchange.ranks)]
         return Repeated(exchange.ready, opening, buckets, row.exchanged())

@@ -18,13 +18,13 @@ MOST_LATENCY_NOISE = 3.0  # of what messages take beside their bytes
 
 @dataclass
 class Noise:
-    """Factors of a run's collectives, equal for all workers. With deviations of 0 each is 1.
+    """Random factors on the time of a run's collectives, equal for all workers.
 
-    A collective's own factor has deviation `relative`, an exchange's has `exchange`. The time of
-    messages beside their bytes is processor work and has another factor: one message has deviation
-    `latency`, and n independent messages have that over the root of n. Factor n of an exchange
-    depends only on seed, exchange and n. So a resumed run has the same factors, and so have
-    different methods in exchanges with equally many collectives.
+    A collective has its own factor with deviation `relative`, and each exchange one with deviation
+    `exchange`. The latency of messages is processor work and has another factor. For n independent
+    messages its deviation is `latency` / sqrt(n). With deviations of 0 all factors are 1. Factor n
+    of an exchange depends only on seed, exchange and n. So a resumed run draws the same factors. So
+    do different methods in exchanges with equally many collectives.
     """
 
     relative: float = 0.0

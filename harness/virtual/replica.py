@@ -115,7 +115,11 @@ class Borrowed(Replica):
         self._buckets.exchange(self.exchange)
 
     def update(self, step: Callable[[], None]) -> None:
-        """Let the first rank step for all: every rank has its means, and they are equal."""
+        """Run the optimizer's `step` once for all ranks, since they share a model and equal means.
+
+        The first rank that calls this does the step; the others only charge its time to their
+        clocks.
+        """
         self._updates += 1
         if self.shared.updates < self._updates:
             self.shared.updates = self._updates

@@ -129,7 +129,7 @@ class Traffic:
         return (number + (number * every_s <= self._now_s)) * every_s
 
     def _share(self) -> None:
-        """Compute max-min fair rates."""
+        """Set the rate of every flow under way to its max-min fair share, in bytes/s."""
         state = self._link_states.at(self._now_s)
         growing = [flow for flow in self._flows if flow.begins_s <= self._now_s]
         on = Counter(each for flow in growing for each in flow.path.directions)

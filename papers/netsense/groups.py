@@ -116,7 +116,7 @@ def told_of(found: dict[str, pd.Series]) -> str:
 
 
 def exposed(group: Group) -> str:
-    """Describe which share of its time NetSenseML waits for the network, and what it sends."""
+    """Return a sentence on the share of time that NetSenseML waits, and on the bytes it sends."""
     rows = group.rows(NETSENSE)
     share = (rows.exposed_s / rows.iteration_s).mean()
     told = f"{NETSENSE} waits for the network in {share:.2g} of its time"

@@ -38,7 +38,11 @@ def notes(row: Any, rows: pd.DataFrame, found: Number) -> list[str]:
 
 
 def _of_table(row: Any, rows: list[Any]) -> list[MeasuredCell]:
-    """Return the measure of a table's cell; for throughput also of its ratio to AllReduce's."""
+    """Return the measured counterparts of one published cell, `row`.
+
+    A throughput has two: itself, and its ratio to AllReduce's. Other metrics have one. `rows` are
+    all cells of the paper.
+    """
     experiment, method = TABLES[row.id], METHODS[row.method]
     mbit = float(row.network[:-4]) * MBIT[row.network[-4:]]
 

@@ -193,7 +193,11 @@ class OuterExchange:
         return replace(took, density=1.0) if self.reduction.dense else took
 
     def observe(self, seen: Observation) -> None:
-        """Note a step. Controllers see the steps in which an exchange has ended."""
+        """Record a finished step, `seen`, and begin the next round if one is due.
+
+        Controllers only see steps in which an exchange has ended. They get that step's record with
+        the computation of all steps since the previous exchange.
+        """
         since, self._step = self._since, seen.step + 1
         since.steps += 1
         since.compute_s += seen.compute_s

@@ -173,6 +173,9 @@ class LocalReplayed(Gradients):
 
 
 def own_replica(gather: Callable[[Any], list[Any]]) -> Any:
-    """Return a function that makes a rank's replica of a model."""
+    """Return a factory of replicas with a model of their own, which exchange objects by `gather`.
+
+    It takes a model, an exchange and the bucket size, and ignores the last two.
+    """
     make = partial(OwnReplica, gather=gather)
     return lambda model, exchange, bucket_mb: make(model)

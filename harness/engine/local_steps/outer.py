@@ -18,11 +18,12 @@ from harness.engine.local_steps.fragments import Fragment
 
 @dataclass
 class OuterModel:
-    """Anchors of a model's trained parameters and statistics, and their velocities, float32.
+    """Common weights of all workers (anchors) and their velocities, by name, float32.
 
-    All workers have equal ones. With `alone` there is nothing to average, so the step lr D - D
-    starts at the weights, and the rounding of anchor - (anchor - weights) disappears. At lr 1
-    without momentum such a worker trains as without rounds, bit for bit.
+    Anchors also have the model's statistics. If the worker is `alone`, there is no mean to take.
+    Its step then starts at the weights it sent, which avoids the rounding of anchor - (anchor -
+    weights). With learning rate 1 and no momentum, such a worker trains bit for bit as without
+    rounds.
     """
 
     fragments: Sequence[Fragment]

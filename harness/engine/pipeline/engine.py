@@ -32,7 +32,10 @@ class Computing(Protocol):
     """Computation of a stage on one micro-batch, whose number is `part`."""
 
     def forward(self, part: int, inputs: Tensor | None) -> Tensor:
-        """Return what crosses the next cut, or the loss. The first stage has no `inputs`."""
+        """Return the activations before the next cut or, in the last stage, the loss.
+
+        The first stage gets `inputs` None.
+        """
         ...
 
     def backward(
@@ -58,7 +61,11 @@ class PipelineEngine:
     _leaving: dict[int, tuple[Tensor, Sending | None]] = field(default_factory=dict, init=False)
 
     def run(self, stage: Computing, begin_backward: Callable[[], None]) -> None:
-        """Run all micro-batches both ways. Messages may still be leaving when it returns."""
+        """Run forward and backward of all micro-batches of `stage`, in the order of the schedule.
+
+        Call `begin_backward` just before the first backward. Messages may still be leaving on
+        return; `flush` waits for them.
+        """
         if self.inlet:
             self.inlet.expect(self.batch_size, True, self.parts)
         order = SCHEDULES[self.schedule](self.position.stage, self.position.stages, self.parts)

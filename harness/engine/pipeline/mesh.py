@@ -39,7 +39,7 @@ class PacketPipelineGroup:
 
 
 def everyone(timeout: timedelta) -> dist.ProcessGroup:
-    """All ranks, on CPUs."""
+    """Create the process group of all ranks, on CPUs."""
     return _own([list(range(dist.get_world_size()))], timeout, BETWEEN_CPUS.name)
 
 

@@ -126,7 +126,7 @@ class Outlet(End):
         return Received(grad, received_s, self.clock.now())
 
     def returned(self, sending: Sending) -> Received[Tensor]:
-        """Wait for the gradient of what was sent, and return it."""
+        """Wait for the gradient of the activations of `sending`, and return it."""
         return sending.grad.result()
 
     def show(self, outputs: Tensor) -> None:

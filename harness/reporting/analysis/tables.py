@@ -149,7 +149,10 @@ def errors(summaries: pd.DataFrame) -> Grid:
 
 
 def orders(table: pd.DataFrame) -> Grid:
-    """Format `agreement.orders`: whether virtual time ranks methods as packets do."""
+    """Format the table of `agreement.orders`, which compares the order of methods in both networks.
+
+    Columns with the same experiment or network in all rows are left out.
+    """
     told = columns.of(Order)
     same = [name for name in ("experiment", "virtual") if table[name].nunique() < 2]
     apart = [name for name in Order._fields if name not in same]

@@ -111,7 +111,7 @@ def gather(
 
 
 def _ran(runs: pd.DataFrame, compared: list[Comparison]) -> list[str]:
-    """Return lines that describe what was run."""
+    """Return lines of text on the runs: model, profile, network, methods, seeds, how many count."""
     counted = runs[runs.left_out == ""]
     first = counted.iloc[0]
     seeds = counted.seed.nunique()

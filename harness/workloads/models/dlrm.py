@@ -88,7 +88,7 @@ class Interaction(SkipLayer):
 
 
 def _perceptron(units: Sequence[int]) -> Iterator[nn.Module]:
-    """Return layers of these units with rectifiers between them."""
+    """Yield linear layers from units[i] to units[i + 1], with rectifiers between them."""
     for number, (before, after) in enumerate(pairwise(units)):
         if number:
             yield nn.ReLU()
