@@ -161,9 +161,10 @@ class Compressor(Protocol):
         return {}
 
     def elements(self, shape: Size, step: int) -> int | None:
-        """Return the elements of a step's only all-reduce for a gradient of this shape, or None.
+        """Return how many elements the only all-reduce of `step` sends for a gradient of `shape`.
 
-        With it, buckets can be filled by what is sent (`fusion=compressed`).
+        With it, buckets can be filled by bytes sent (`fusion=compressed`). None means that this is
+        not supported.
         """
         return None
 

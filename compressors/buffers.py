@@ -70,9 +70,10 @@ class Buffers:
         return self.total
 
     def take_addend(self) -> Tensor | None:
-        """Return what the caller must add to `total` in its pass, or None if nothing is left.
+        """Return the tensor that the caller must add to `total` in its pass; None if all is added.
 
-        The pass must then give `check_finite` what it found, before anything is sent.
+        After the pass, before anything is sent, the caller must give `check_finite` a number that
+        is finite only if the sum is.
         """
         for part in self.parts:
             part._add()
@@ -80,7 +81,7 @@ class Buffers:
         return addend
 
     def take_zeroed_addend(self) -> tuple[Tensor | None, bool]:
-        """As `take_addend`, and return whether the caller's pass must zero the addend."""
+        """Do the work of `take_addend`; also return True if the caller must zero the addend."""
         zeroes = self._can_zero_input and self.addend is not None
         self._is_zeroed = self._is_zeroed or zeroes
         return self.take_addend(), zeroes

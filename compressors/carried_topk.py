@@ -82,7 +82,7 @@ class CarriedTopK(Compressor):
         return add_and_take_capacity(bucket.buffers, threshold, int(self.capacity * k))
 
     def _taken(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Entries:
-        """Take about k entries, [K]."""
+        """Take about k entries out of the gradient and return them, [K]."""
         found, most = self._reaching(bucket, k, key), int(self.capacity * k)
         if found.values.numel() > most:
             put_back_(bucket.grad, found)

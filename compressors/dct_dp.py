@@ -35,7 +35,7 @@ SHARE, FEWEST = 100, 1000  # one in so many entries is in a sample; but at least
 
 
 class Threshold(NamedTuple):
-    """A magnitude, float32 [], and what it was computed for."""
+    """Threshold of one parameter, float32 [], with the density it was computed for."""
 
     value: Tensor
     density: float

@@ -33,7 +33,7 @@ from compressors.workspace import workspace
 
 @dataclass
 class DGC(Compressor):
-    """Compressor that keeps u and, for matrices, v by parameter name: DDP may rebuild buckets."""
+    """Compressor with momentum u and, for matrices, accumulated steps v, kept by parameter name."""
 
     is_mean = False  # of this step's gradients: of sums of past ones
     replaces = ("error_feedback", "optimizer.momentum")

@@ -41,7 +41,7 @@ def add_and_take_reaching(buffers: Buffers, threshold: Tensor) -> Entries:
 
 
 def add_and_take_reaching_each(buffers: Buffers, thresholds: Sequence[Tensor]) -> Entries:
-    """As `add_and_take_reaching`, for parts of the buffers, each with its own threshold."""
+    """Do the work of `add_and_take_reaching` on parts of the buffers, each with its threshold."""
     total, gradient, first = buffers.total, buffers.origin.gradient, 0
     found = Entries.none(total)
     for part, threshold in zip(buffers.parts, thresholds, strict=True):
@@ -57,7 +57,7 @@ def add_and_take_reaching_each(buffers: Buffers, thresholds: Sequence[Tensor]) -
 
 
 def add_and_find_reaching(buffers: Buffers, threshold: Tensor) -> Entries:
-    """As `add_and_take_reaching`, without zeroing the entries."""
+    """Do the work of `add_and_take_reaching` without zeroing the entries."""
     addend, zeroes = buffers.take_zeroed_addend()
     found = add_reaching_(buffers.total, threshold, addend, zeroes)
     buffers.check_finite(float(found.values.sum()))
@@ -79,9 +79,10 @@ def subtract(buffers: Buffers, values: Tensor, index: Tensor) -> None:
 
 
 def add_and_take_capacity(buffers: Buffers, threshold: Tensor, capacity: int) -> Entries:
-    """As `add_and_take_reaching`, but exactly `capacity` entries: the first ones, or zeros added.
+    """Do the work of `add_and_take_reaching` for exactly `capacity` entries.
 
-    On a GPU the host then need not know their number.
+    These are the first ones; zeros fill up if there are fewer. On a GPU the host then need not know
+    their number.
     """
     found = gpu.select_(buffers.total, threshold, capacity, buffers.take_addend())
     entries = Entries(found.where, found.values)

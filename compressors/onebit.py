@@ -76,7 +76,7 @@ class OneBit(Compressor):
         return mean
 
     def _error(self, names: tuple[str, ...], part: Buffers) -> Tensor:
-        """Return this server's error for the bucket of these parameters, zeros for a new bucket."""
+        """Return the error kept for this server's slice of the bucket; zeros for a new bucket."""
         if names not in self.server_errors:
             for old in [old for old in self.server_errors if set(old) & set(names)]:
                 del self.server_errors[old]
@@ -85,7 +85,11 @@ class OneBit(Compressor):
 
 
 def _packed(slices: list[Buffers], slice_bytes: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the signs of a gradient's slices, and their root mean squares, each [1]."""
+    """Add the residual to each of `slices`. Return their packed signs and root mean squares.
+
+    The signs are uint8 tensors in the workspace, with at most `slice_bytes` bytes. The root mean
+    squares are float32 [1].
+    """
     memory = workspace("signs", slice_bytes * len(slices), torch.uint8, slices[0].device)
     signs = [
         packed[: packed_bytes(one.n, 1)]

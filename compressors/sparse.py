@@ -134,7 +134,10 @@ def sum_(
 def mean_of_contributors_(
     total: Tensor, entries: Sequence[tuple[Tensor, ...]], is_zero: bool = False
 ) -> Tensor:
-    """As `sum_`, divided at each position by the number of `entries` there (0 for none)."""
+    """Do the work of `sum_`, but divide each element by the number of `entries` there.
+
+    Elements without entries are 0.
+    """
     counts = workspace("contributors", total.numel(), total.dtype, total.device)
     most = max(values.numel() for values, _ in entries)
     one = workspace("ones", most, total.dtype, total.device).fill_(1)

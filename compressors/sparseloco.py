@@ -94,7 +94,11 @@ class SparseLoCo(Compressor):
 
 
 def clipped(entries: list[tuple[Tensor, Tensor]], counts: list[int]) -> list[tuple[Tensor, Tensor]]:
-    """Scale every worker's part of a parameter down to at most the median of their norms."""
+    """Scale down the parts of each worker's entries to at most the median norm over workers.
+
+    An item of `entries` is one worker's (values, index). `counts` has the number of values of each
+    part, a parameter. Return scaled entries; the inputs are not changed.
+    """
     parts = [values.split(counts) for values, _ in entries]
     norms = torch.stack([torch.stack([part.norm() for part in own]) for own in parts])
     factors = (norms.median(0).values / norms).clamp_(max=1).nan_to_num_(1)

@@ -264,11 +264,11 @@ def more_than(x: Tensor, k: int) -> tuple[Entries, int]:
 
 
 def _search(x: Tensor, k: int, added: Tensor | None = None, clear: bool = False) -> kernels.Found:
-    """Find the k largest magnitudes of x, or of x += added, on the CPU, and their values.
+    """Return positions and values of the k largest magnitudes of x, on the CPU.
 
-    A sample bounds the k-th magnitude from below, one pass collects what is above, and only that is
-    ranked. A bound that was too high is lowered. At bound 0 the entries above and equal to it are
-    all.
+    Add `added` to x first, if given; `clear` zeroes it. A sample bounds the k-th magnitude from
+    below. One pass collects the entries above the bound, and only these are ranked. If they are
+    fewer than k, the first entries equal to the bound are added, or a lower bound is tried.
     """
     _require_entries(x, k)
     where = _bounding(x.numel())

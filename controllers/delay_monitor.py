@@ -21,24 +21,24 @@ class DelayMonitor:
         self._delays = deque(maxlen=self.window + 1)
 
     def update(self, delay_s: float) -> None:
-        """Add the delay of one more exchange."""
+        """Add `delay_s`, the delay of one more exchange, and update the minimum."""
         assert delay_s >= 0
         self._delays.append(delay_s)
         self.minimum_s = min(self.minimum_s, delay_s)
 
     @property
     def delay_s(self) -> float:
-        """The last delay, d."""
+        """The last delay d, in seconds."""
         return self._delays[-1]
 
     @property
     def average_s(self) -> float:
-        """The mean a of the last w delays, or of all delays while there are fewer."""
+        """Mean a of the last w delays, in seconds, or of all while there are fewer."""
         recent = list(self._delays)[-self.window :]
         return sum(recent) / len(recent)
 
     @property
     def gradient_s(self) -> float:
-        """The mean r of the last w differences of delays. The sum of differences telescopes."""
+        """Mean change r between successive delays, over the last w changes, in seconds."""
         differences = len(self._delays) - 1
         return (self._delays[-1] - self._delays[0]) / differences if differences else 0.0

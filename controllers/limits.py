@@ -1,4 +1,4 @@
-"""What a parameter of a controller may be; errors name key, value and what is allowed."""
+"""Range checks of controllers' parameters; errors name key, value and allowed range."""
 
 
 def check(key: str, value: object, good: bool, allowed: str) -> None:
@@ -8,7 +8,7 @@ def check(key: str, value: object, good: bool, allowed: str) -> None:
 
 
 def is_number(value: object) -> bool:
-    """A finite number."""
+    """Return True if `value` is a finite int or float, and no bool."""
     finite = isinstance(value, (int, float)) and abs(value) < float("inf")
     return finite and not isinstance(value, bool)
 

@@ -156,7 +156,7 @@ class LinkModel:
         self.volume, self.link, self.hiding = Volume(), Link(), Hiding()
 
     def update(self, seen: Observation) -> None:
-        """Learn from one more exchange."""
+        """Update all estimates with `seen`, the record of one more exchange."""
         self.exchanges += 1
         self.volume.update(seen)
         self.link.update(seen.received_bytes, seen.comm_s)

@@ -7,9 +7,10 @@ COUNTER = "RetransSegs"
 
 
 def retransmitted() -> int:
-    """Return the segments retransmitted in this network namespace since it exists.
+    """Return the number of TCP segments retransmitted in this network namespace since its start.
 
-    Workers of one node share the namespace, and so the count. OSError if the kernel has no counter.
+    Workers of one node share the namespace, and so the count. Raise OSError if the kernel has no
+    counter.
     """
     rows = [line.split() for line in SNMP.read_text().splitlines() if line.startswith("Tcp:")]
     for names, values in zip(rows[::2], rows[1::2], strict=False):

@@ -45,8 +45,8 @@ class Activations(Protocol):
         ...
 
     def count_back(self, kept: Any, shape: tuple[int, int]) -> int | None:
-        """Return the count of values in a backward piece, or None if its mask tells.
+        """Return the number of values in a backward piece, or None if its mask gives it.
 
-        The side before the cut calls this, with what it `kept`.
+        The side before the cut calls this with `kept`, what it kept of the forward pass.
         """
         ...
