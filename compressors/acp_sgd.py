@@ -1,12 +1,13 @@
 """ACP-SGD: PowerSGD with one factor a step, P and Q in turn (Zhang et al., 2023, Algorithm 2).
 
-Step 0 computes P = M Q, with Q the last one made orthonormal, step 1 Q = M^T P, with P the last one
-made orthonormal, and so on: one product, one QR and one all-reduce a step, with no wait between
-two. The result is P Q^T with the mean factor, `unsent` M - P Q^T with this worker's own, which is
-known before the others' arrive. Vectors are not compressed: they travel with either factor. Meant
-for `error_feedback: true`. We differ in that nothing is drawn from a global generator, and workers
-start from equal factors without a broadcast. They get equal bits where they run the same kernels:
-on processors of one kind.
+Even steps compute P = M Q, with the last Q made orthonormal. Odd steps compute Q = M^T P, with the
+last P made orthonormal. So a step has one product, one QR decomposition and one all-reduce, and
+never waits between two. The result is P Q^T with the mean factor. `unsent` is M - P Q^T with this
+worker's own factor, which is known before the others arrive.
+
+Vectors are not compressed and travel with either factor. Use it with `error_feedback: true`. We
+differ: workers start from equal factors without a broadcast, and no global generator is used. They
+get equal bits if they run the same kernels, on processors of one kind.
 """
 
 from collections.abc import Sequence

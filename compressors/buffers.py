@@ -62,7 +62,10 @@ class Buffers:
 
     @property
     def grad(self) -> Tensor:
-        """The sum, [n], of finite elements. Writing to it writes to the residual."""
+        """The sum of gradient and residual, [n]. Writing to it writes to the residual.
+
+        The first access adds them. Raise FloatingPointError if the sum has NaN or inf.
+        """
         for part in self.parts:
             part._add()
         if self._is_new:

@@ -1,19 +1,23 @@
-"""DCT-DP: all above a threshold per parameter that is kept for many steps (Gupta et al., 2021).
+"""DCT-DP: send all entries above a threshold that is kept for many steps (Gupta et al., 2021).
 
-Dynamic communication thresholding, Algorithm 1: every `lifespan` steps the threshold of a parameter
-is set so that density n of its n entries reach it; in between, whatever reaches it is sent, and
-zeros never are. How many that is drifts; `achieved_density` in steps.csv tells. Meant for
-`error_feedback: true`. The first threshold is of a gradient without residual, far too small once
-there is one, and the paper keeps it as long as the others (`refresh: paper`): with a lifespan of
-1000 two to four times what was asked for is sent all that time. `refresh: warmup` computes it anew
-at steps 10, 30, 100 and 300 too. We differ from the paper, which compresses fully connected layers
-for a parameter server, in that
+This is Algorithm 1 of dynamic communication thresholding. Every `lifespan` steps, the threshold of
+each parameter is set so that density x n of its n entries reach it. In between, each step sends the
+entries that reach it, but never zeros. Their number drifts; `achieved_density` in steps.csv records
+it. Use it with `error_feedback: true`.
+
+The first threshold comes from a gradient without residual, and is far too small once there is one.
+The paper keeps it as long as all others (`refresh: paper`). With a lifespan of 1000, two to four
+times the density is sent all that time. `refresh: warmup` also computes it at steps 10, 30, 100 and
+300.
+
+The paper compresses fully connected layers for a parameter server. We differ:
+
 - workers gather the entries and average them;
-- all parameters are compressed, unless `whole` names them: of these all but zeros are sent;
-- the printed index, undefined for small layers, is read as: n - floor(n (1 - density)) are kept,
-  one at least;
-- a threshold is also computed anew when the density has changed, so that a controller has an
-  effect, and when it is zero, which would let everything pass.
+- all parameters are compressed, unless `whole` names them; these send everything but zeros;
+- the printed index is undefined for small layers, so we keep n - floor(n (1 - density)) entries, at
+  least one;
+- a threshold is also computed when the density has changed, so that a controller has an effect;
+- it is also computed when it is zero, since every entry would reach it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,17 +1,21 @@
-"""DeMo: momentum of which only the fast part leaves the worker (Peng, Quesnelle & Kingma, 2024).
+"""DeMo: send only the fast part of the momentum (Peng, Quesnelle & Kingma, 2024).
 
-Decoupled momentum: d <- decay d + g; of the cosine transform of every 64 x 64 chunk of d the k
-largest coefficients are sent, and what they stand for is taken from d. The result is the sign of
-what the mean coefficients stand for, the mean being over the workers that sent one. The momentum is
-here, so the optimizer's must be 0, and `error_feedback` must be false: d has what is not sent. As
-the result has magnitude 1, the learning rate is the step of every weight, and weight decay by SGD
-is decoupled, as in the paper. We differ:
-- d has g where the paper's has the learning rate times g: the same while that is constant;
-- d is kept as its cosine transform, which is linear: what is sent is taken from it where it lies,
-  and no transform goes back for that;
-- entries are in order of their positions, and of equal ones those of lowest position are sent;
+Decoupled momentum is d <- decay d + g. Every 64 x 64 chunk of d is transformed by a cosine
+transform, and its k largest coefficients are sent. What they decode to is subtracted from d. Each
+coefficient is averaged over the workers that sent it. The result is the sign of the decoded mean.
+
+The compressor has the momentum, so the optimizer's must be 0. `error_feedback` must be false,
+because d keeps what is not sent. The result has magnitude 1, so the learning rate is the step of
+every weight. Weight decay by SGD is then decoupled, as in the paper. We differ:
+
+- d adds g, and the paper's adds the learning rate times g; both are the same while the rate is
+  constant;
+- d is kept as its cosine transform, which is linear, so no transform back is needed to subtract
+  what is sent;
+- entries are ordered by position, and of equal ones the first are sent;
 - local gradients are not clipped.
-Workers get equal bits where they run the same kernels: on processors of one kind.
+
+Workers get equal bits if they run the same kernels, on processors of one kind.
 """
 
 from collections.abc import Sequence

@@ -1,18 +1,24 @@
 """Deep gradient compression: sparse momentum SGD that accumulates before it sends (Lin, 2018).
 
-Algorithm 1 with momentum correction and factor masking, for every matrix by itself: u <- m u + g,
-v <- v + u; the largest entries of v are sent, and u and v are set to zero there. The thresholds are
-`sampled_topk`'s. The result is a step of momentum SGD, so the optimizer's own momentum must be 0,
-and what is not sent stays in v, so `error_feedback` must be false. Vectors are sent whole, and u is
-of their mean, as in the authors' code; so is the form with Nesterov's momentum, and that density 1
-masks nothing: it is momentum SGD. Below, masking ends an entry's momentum whenever it is sent, so
-that one sent every T steps goes on average (T - m (1 - m^T) / (1 - m)) / T of the way it would with
-momentum: 0.23 at T = 4, 0.97 at T = 300 for m = 0.9. Much time at high densities costs accuracy.
-We differ:
+This is Algorithm 1 with momentum correction and factor masking, for each matrix: u <- m u + g, v <-
+v + u. The largest entries of v are sent, and u and v are set to zero there. The thresholds are
+those of `sampled_topk`. Three things follow the authors' code: vectors are sent whole, and their u
+is that of the mean; there is a form with Nesterov's momentum; and density 1 masks nothing, so it is
+momentum SGD.
+
+The result is a step of momentum SGD, so the optimizer's own momentum must be 0. `error_feedback`
+must be false, because v keeps what is not sent.
+
+Below density 1, masking ends an entry's momentum whenever it is sent. An entry that is sent every T
+steps moves (T - m (1 - m^T) / (1 - m)) / T times as far as with momentum. For m = 0.9 that is 0.23
+at T = 4 and 0.97 at T = 300. So much time at high densities costs accuracy. We differ:
+
 - local gradients are clipped to `clip_norm` / sqrt(P) for each bucket, not for the whole gradient;
-- weight decay is the optimizer's, and has no momentum: it acts 1 / (1 - m) times less than where
-  momentum is the optimizer's too, and in the authors' code.
-The density's warm-up is a controller, `warmup`: of few steps, one epoch a stage in the paper.
+- weight decay is the optimizer's and has no momentum, so it acts 1 / (1 - m) times less than in the
+  authors' code.
+
+The paper's warm-up of the density is the controller `warmup`: a stage lasts few steps here, and an
+epoch in the paper.
 """
 
 from collections.abc import Sequence
@@ -53,10 +59,10 @@ class DGC(Compressor):
         self._wire_dtype = index_dtype(self.selection.index_dtype)
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:
-        """Return the mean over workers, [n], of the sent entries of v, and of u for vectors.
+        """Return the mean over workers of the sent entries of v, [n], or of u for vectors.
 
         With K entries a worker contributes 8K bytes (12K with int64) to an all-gather, and 4 bytes
-        for each element of a vector to an all-reduce. Nothing is `unsent`: v keeps it.
+        for each element of a vector to an all-reduce. `unsent` is None: v keeps what is not sent.
         """
         self._clip_(bucket.grad, workers.world_size)
         gradients = bucket.gradients

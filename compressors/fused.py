@@ -25,7 +25,10 @@ from compressors.workspace import workspace
 
 
 def add_and_take_largest(buffers: Buffers, k: int) -> Entries:
-    """Take out the k largest magnitudes, and zero them. Of equals the lowest index wins."""
+    """Take out and return the k entries of largest magnitude. Of equal ones, the first count.
+
+    They become zero in the sum.
+    """
     addend, zeroes = buffers.take_zeroed_addend()
     found = take_largest_(buffers.total, k, addend, zeroes)
     _check_taken(buffers, found)

@@ -1,18 +1,24 @@
 """L-GreCo: budgets by layer for top-k, under any controller (Alimohammadi et al., 2023).
 
-Of every layer, a parameter, the k largest entries are sent. How many follows from what they leave
-behind: every `period` steps the error of a layer, the squared norm of what is not sent, is measured
-at some multiples of the density asked for, from `lowest` to `highest`; and of all choices of one
-multiple a layer, the one of least size is taken whose errors add up to no more than `alpha` times
-those of the uniform choice. That is a knapsack, solved exactly for errors in `bins` steps. The
-multiples then hold, whatever density a controller asks for, until they are chosen anew. No exchange
-sends more than the uniform choice would: where a choice comes to more, the uniform one is taken.
-Meant for `error_feedback: true`. We differ, or the paper leaves open:
-- errors are squared norms, so that they add up to that of the whole gradient, rounded up to steps:
-  of two choices that are equal but for the rounding, the larger could win;
-- every worker chooses by its own gradient; nobody has to agree, as entries bring their positions;
-- the layers are those of all buckets: a choice is made before the first bucket of the exchange that
-  follows the measurement. Until then, and for layers that nobody measured, it is uniform.
+Each layer (a parameter) sends its k largest entries. Every `period` steps, k is chosen anew for
+each layer:
+
+1. Some multiples of the controller's density are tried, from `lowest` to `highest`.
+2. The error of each is measured: the squared norm of the entries that would not be sent.
+3. Of all choices of one multiple per layer, the one that sends least is taken. Its errors may add
+  up to at most `alpha` times those of the uniform choice. This is a knapsack problem, solved
+  exactly for errors rounded up to `bins` steps.
+
+The multiples hold until the next choice, whatever density the controller sets. If they would send
+more than the uniform choice, the uniform one is used. Use it with `error_feedback: true`. We
+differ, or the paper leaves open:
+
+- errors are squared norms, so that they add up to that of the whole gradient; rounding may prefer
+  the larger of two choices that are nearly equal;
+- every worker chooses by its own gradient; workers need not agree, because entries carry their
+  positions;
+- a choice covers the layers of all buckets, and is made before the first bucket of the exchange
+  after the measurement. Until then, and for unmeasured layers, the choice is uniform.
 """
 
 from dataclasses import dataclass, field

@@ -75,7 +75,7 @@ class Part(NamedTuple):
             self.buffers.total.zero_()
 
     def _matrices(self, factor: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return M, a factor, and what is still to be added to M."""
+        """Return matrix M, `factor`, and the matrix still to be added to M, or None."""
         addend = self.buffers.take_addend()
         other = None if addend is None else addend.view(self.shape)
         return self.buffers.total.view(self.shape), factor, other

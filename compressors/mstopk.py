@@ -1,14 +1,18 @@
-"""Top-k by multi-sampling: exactly k entries, from counts above thresholds (MSTopK; Shi, 2021).
+"""MSTopK: exactly k entries, found by counts above trial thresholds (Shi, 2021).
 
-A threshold is bisected between the mean and the largest magnitude. All above the lowest one that
-at most k entries reach are sent; of those between it and the highest that more reach, a run of
-consecutive ones fills up to k. ACP-SGD's baseline (Zhang et al., 2023, which says no more of it
-than that it searches by halves). We differ from the usual recipe:
-- bits of magnitudes are bisected, whose order is that of the floats: with heavy tails, values take
-  all rounds to leave the range where nothing is; after 30 rounds what is sent is the top k, to
-  the last bit of a magnitude, and of equal entries a random run;
-- where fewer than k entries reach the mean, the search starts from zero;
-- counts look only at the few entries above a bound from a sample that more than k reach.
+A threshold is bisected between the mean and the largest magnitude. Two thresholds remain: the
+lowest that at most k entries reach, and the highest that more than k reach. All entries above the
+first are sent. A run of consecutive entries between the two fills up to k.
+
+It is ACP-SGD's baseline (Zhang et al., 2023, who only say that it searches by halves). We differ
+from the usual recipe:
+
+- we bisect the bits of magnitudes, which order as the floats do. With heavy tails, bisecting values
+  spends all rounds in ranges without entries. After 30 rounds the top k is exact to the last bit,
+  and of equal entries a random run is sent;
+- if fewer than k entries reach the mean, the search starts from zero;
+- counts only read the few entries above a bound, which comes from a sample and is reached by more
+  than k.
 """
 
 from dataclasses import dataclass

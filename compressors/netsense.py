@@ -1,19 +1,21 @@
 """NetSenseML: half precision, pruning by the weights, top-k (Wang et al., 2025, Algorithm 2).
 
-The ratio is our density, n the elements of a bucket.
-1. At a ratio below tr_q, where the gradient's norm is above tr_d, values travel as float16 and the
-   ratio is doubled, for this call alone: a controller never sees it.
-2. In every Conv and Linear weight, the gradient is set to zero where the share 0.5 (1 - ratio) of
-   weights with the smallest magnitudes is. The weights do not change.
-3. The K = max(1, floor(ratio n)) largest entries are gathered. At ratio 1 all are, by all-reduce.
-What is not sent is meant to be kept, by `error_feedback: true`.
+The paper's ratio is our density; n is the number of elements of a bucket.
 
-What the paper leaves open, as we read it:
-- tr_q is 0.1, the density of its top-k baseline. tr_d is 2^-14 sqrt(n): then the root mean square
-  is the smallest normal float16. Above a norm of 65504, where values might overflow, it is float32;
-- what was pruned is dropped, not kept; what rounding took is kept;
-- a Conv or Linear weight is a parameter of two or more dimensions named `weight`: an embedding's
-  is taken for one. Where nothing is trained, nothing is pruned; the bytes are the same.
+1. If the ratio is below tr_q and the gradient's norm above tr_d, values travel as float16. The
+  ratio is then doubled for this call only; the controller does not see it.
+2. In every Conv and Linear weight, the smallest weights are found, a share of 0.5 (1 - ratio). The
+  gradient is set to zero there. Weights do not change.
+3. The K = max(1, floor(ratio n)) largest entries are gathered. At ratio 1, all are all-reduced.
+
+Use `error_feedback: true`, which keeps what is not sent. The paper leaves open, and we chose:
+
+- tr_q is 0.1, the density of the paper's top-k baseline. tr_d is 2^-14 sqrt(n), at which the root
+  mean square is the smallest normal float16. Above a norm of 65504 values might overflow, so they
+  travel as float32;
+- pruned entries are dropped and not kept; rounding errors are kept;
+- a Conv or Linear weight is a parameter named `weight` of two or more dimensions. So an embedding
+  counts as one. A replay trains nothing and prunes nothing, but sends the same bytes.
 """
 
 from dataclasses import dataclass

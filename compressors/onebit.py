@@ -1,11 +1,15 @@
-"""1-bit compressed all-reduce with errors kept on both sides (1-bit Adam; Tang et al., 2021).
+"""1-bit compressed all-reduce with error feedback on both sides (1-bit Adam; Tang et al., 2021).
 
-The form of DeepSpeed: worker j is the server of slice j. Every worker sends each server the signs
-of its slice, packed, and a scale; the server averages what they stand for, adds what it could not
-send before, and sends every worker the signs of that with a scale. The workers' errors are in
-`unsent`, so this is for `error_feedback: true`; the servers' are kept here, by bucket. We differ:
-- a worker has a scale (root mean square) for each slice, not one for all: no other collective;
-- DDP may lay out its buckets anew, once; what the servers had not sent of the old ones is dropped.
+This is the form of DeepSpeed, where worker j is the server of slice j. Every worker sends each
+server the packed signs of its slice and a scale. The server averages the decoded slices and adds
+its own error. It then sends the signs of the sum, and a scale, to every worker.
+
+The workers' errors are in `unsent`, so use `error_feedback: true`. The servers' errors are kept
+here, by bucket. We differ:
+
+- a worker has a scale (root mean square) for each slice instead of one for all, which saves a
+  collective;
+- DDP may rearrange its buckets once; the servers' errors of the old ones are then dropped.
 """
 
 from collections.abc import Sequence
@@ -62,7 +66,10 @@ class OneBit(Compressor):
     def _answered(
         self, total: Tensor, bucket: Bucket, slice_bytes: int, workers: Workers
     ) -> Tensor:
-        """Gather the signs of all servers' totals, [n]. `total` keeps this server's error."""
+        """Send the signs of this server's slice, `total`, to all. Return the decoded mean, [n].
+
+        Afterwards `total` is this server's error.
+        """
         packed = workspace("answer", slice_bytes, torch.uint8, total.device)
         own = Buffers(total)
         (square,) = add_and_pack_signs([own], [packed], squared=True)

@@ -25,7 +25,11 @@ THRESHOLDS = ("exact", "laplace")
 
 @dataclass
 class DCTMP(Activations):
-    """DCT-MP. Forward sends 4 bytes per kept entry and the mask, backward 4 per kept entry."""
+    """Compressor of activations that sends the largest of each row, and a mask of their positions.
+
+    Forward sends 4 bytes per kept entry and the mask. Backward sends 4 bytes per kept entry, at the
+    same positions.
+    """
 
     keeps_largest = True
     density: float  # kept share of every row, in (0, 1]: 1 - eta
