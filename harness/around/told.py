@@ -195,7 +195,11 @@ class ToldSteps:
         return found
 
     def _put_on_the_clock_of(self, steps: list[ToldStep]) -> None:
-        """Give evaluations, which have no time of their own, the time of the step before them."""
+        """Convert the times of evaluations from the command's clock to that of `steps`.
+
+        An evaluation counts from the last step that came before it. Earlier evaluations are
+        unchanged.
+        """
         came_s = [step.came_s for step in steps]
         for number, each in enumerate(self.evaluations):
             if after := bisect_right(came_s, each.time_s):

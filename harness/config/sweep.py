@@ -84,7 +84,11 @@ def hydra() -> Iterator[None]:
 
 
 def choices(arguments: Sequence[str]) -> list[list[str]]:
-    """Return the overrides of each run, in order and without repetition."""
+    """Return the overrides of each run of a sweep, in order and without repetition.
+
+    They are all combinations of the lists in `arguments`, for each line of the experiment. Raise
+    BadSetting for an invalid experiment.
+    """
     asked = [each for each in arguments if each not in MULTIRUN]
     _check_folder_name(asked)
     lines = comparison(asked)

@@ -27,7 +27,11 @@ def asked(compositions: Sequence[Composition]) -> list[Composition]:
 
 
 def attempt(compositions: Sequence[Composition]) -> Trial:
-    """Try these networks in an enclosure like a run's. Raise RuntimeError if that fails."""
+    """Start the networks of `compositions` in a sandbox like a run's.
+
+    Return why each kind of interface or queue, and each network, failed; "" if it worked. Raise
+    RuntimeError if the sandbox cannot start or ends with an error.
+    """
     command = user_namespace.command(sys.executable, "-m", "harness.doctor.inside")
     text = json.dumps([each.as_told for each in compositions])
     try:

@@ -30,7 +30,7 @@ class RequestedSparsity(NamedTuple):
 
 
 def asked(method: str, config: dict[str, Any]) -> RequestedSparsity:
-    """Read what a method asks for from the resolved settings of one of its runs."""
+    """Return density and life-span that a method asks for, by the settings of one of its runs."""
     activations, compressor = config.get("activations") or {}, config.get("compressor") or {}
     density = activations.get("density") or (config.get("controller") or {}).get("density")
     lifespan = compressor.get("lifespan")

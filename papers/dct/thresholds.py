@@ -94,9 +94,10 @@ def _off_running_mean(rows: pd.DataFrame) -> float:
 
 
 def falls_faster(runs: Runs) -> Found:
-    """Decide whether thresholds at cuts fall faster, end over start, in use than where all crosses.
+    """Decide whether thresholds fall faster over a run if a cut uses them than if it sends all.
 
-    Skip a density whose unused threshold ends at 0. Raise `NotDecidable` if none is left.
+    The fall is the threshold's end over its start. Skip a density whose unused threshold ends at 0.
+    Raise `NotDecidable` if none is left.
     """
     group, found = runs.of(CUTS), {}
     for density in DENSITIES:

@@ -114,7 +114,10 @@ class Teacher:
 
 
 def lines(length: int, seed: int, interactions: float = 1.0) -> Iterator[str]:
-    """Yield the lines of the file, with line ends."""
+    """Yield `length` lines of generated clicks, with line ends; they only depend on the arguments.
+
+    `interactions` scales the effects of pairs of categories on the clicks.
+    """
     source = np.random.default_rng(seed)
     teacher = Teacher(source, interactions)
     numbers = source.integers(1 << 32, size=(CATEGORIES, max(CARDINALITIES)))
