@@ -1,18 +1,22 @@
 """Ok-Topk: the top k of the sum over workers, by regions (Li & Hoefler, 2022, Algorithms 1 and 2).
 
-Every worker takes what reaches its local threshold, and sends each part to the worker whose region
-it lies in. That one averages, keeps what reaches the global threshold, and sends it to all. About
-4 k (P - 1) / P words a worker, whatever P. Thresholds that k entries reach exactly are computed
-every `threshold_period` steps (for the global one all averages are gathered), and regions that
-divide the local entries evenly every `region_period`. What was sent, but not kept by all, is
-`unsent`: meant for `error_feedback: true`. We differ:
-- between two computations a threshold follows the count: it is multiplied by its gain after a step
-  in which more than k entries reached it, divided after one in which fewer did. That is from the
-  authors' code; gains of 1 are the paper. The code's 512 dense steps at the beginning are not here;
-- survivors are not balanced over workers before they are gathered: a ring passes all of them
-  through every link anyway;
-- a local threshold is also computed anew when the density has changed, or when it is zero;
-- a global one when it is zero. To a new density it comes by its gain, or at its next computation.
+Every worker takes the entries that reach its local threshold. It sends each to the worker whose
+region has its position. The owner of a region averages what it receives, keeps the entries that
+reach the global threshold, and sends them to all. That is about 4 k (P - 1) / P words a worker.
+Entries that were sent but not kept by all stay in `unsent`, so use `error_feedback: true`.
+
+Every `threshold_period` steps, thresholds are computed that k entries reach exactly. For the global
+one, all averages are gathered. Every `region_period` steps, regions are computed that divide the
+local entries evenly. We differ:
+
+- between two computations a threshold follows the count: it is multiplied by its gain if more than
+  k entries reached it, and divided if fewer did. This is from the authors' code; gains of 1 are the
+  paper. We leave out the code's 512 dense steps at the beginning;
+- entries that survive are not balanced over workers before they are gathered, because a ring passes
+  all of them through every link anyway;
+- a local threshold is also computed when the density has changed, or when it is zero;
+- a global threshold is also computed when it is zero. It reaches a new density by its gain, or at
+  the next computation.
 """
 
 from collections.abc import Sequence

@@ -1,16 +1,20 @@
 """SparseLoCo: the largest entries of every chunk in 12 + 2 bits (Sarfi et al., 2025).
 
-Its codec, of a gradient or of a pseudo-gradient D: e <- beta e + D; s = Q(top-k of each chunk of
-e); e <- e - s; the result is the mean of all workers' s. e is error feedback's, which beta is the
-`residual_decay` of, 0.95 in the paper: meant for `error_feedback: true`. Chunks are of 64 x 64
-elements, of which 64 are sent. Q is the authors': of a parameter's entries with mean mu and
-deviation sd, q = round((x - mu) / (6 sd / 4) + 2) in 0..3, and each code stands for the mean of the
-entries that have it. Five numbers a parameter tell what codes stand for. We differ:
-- in the authors' code a code of 2 bits travels as a byte; here four share one, as in the paper;
-- entries are in order of their positions, and of equal ones those of lowest position are sent;
-- an odd number of entries, of a chunk that has fewer, is sent as it is.
-`aggregate: contributors` is that of the authors' code: each worker's part of a parameter is clipped
-to the median of their norms, and an entry is the mean over the workers that sent one.
+Its codec works on a gradient or pseudo-gradient D. With error e: e <- beta e + D; s = Q(top-k of
+each chunk of e); e <- e - s. The result is the mean of all workers' s. Use it with `error_feedback:
+true`, which keeps e; beta is its `residual_decay`, 0.95 in the paper. Chunks have 64 x 64 elements,
+of which 64 are sent.
+
+The quantiser Q is the authors'. For a parameter's entries with mean mu and deviation sd, the code
+is q = round((x - mu) / (6 sd / 4) + 2), in 0..3. A code decodes to the mean of the entries that
+have it. Each parameter sends five numbers for decoding. We differ:
+
+- the authors' code sends a code of 2 bits as a byte; here four share a byte, as in the paper;
+- entries are ordered by position, and of equal ones the first are sent;
+- a chunk with fewer entries may send an odd number.
+
+`aggregate: contributors` is that of the authors' code. Each worker's part of a parameter is clipped
+to the median of their norms. An entry is averaged over the workers that sent it.
 """
 
 from collections.abc import Sequence

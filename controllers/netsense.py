@@ -1,19 +1,21 @@
-"""NetSenseML: as much as the bandwidth-delay product, by AIMD (Wang et al., 2025, Algorithm 1).
+"""NetSenseML: send about the bandwidth-delay product, by AIMD (Wang et al., 2025, Algorithm 1).
 
-The ratio is our density. What an exchange receives is its data size and the time it takes its RTT,
-from which BtlBw, RTprop and BDP follow. At start-up the ratio rises by beta_1 per exchange; then it
-is halved after an exchange of more than 0.9 BDP, and rises by beta_2 after any other.
+The paper's ratio is our density. The data size of an exchange is the bytes received, and its RTT is
+the time it takes. BtlBw, RTprop and BDP follow from these. At start-up the ratio rises by beta_1
+per exchange. Later it is halved after an exchange of more than 0.9 BDP, and rises by beta_2 after
+any other.
 
-Such an RTT includes the transfer, L + size / rate, so that BDP is close to the smallest exchange
-seen, and the rule as printed keeps the ratio at its floor unless L is the larger part; published
-throughputs fit that. `bdp_gain` above 1 lifts it, to a multiple of the smallest exchange, whatever
-the rate (benchmarks/netsense.py): the test is then `size > 0.9 bdp_gain BDP`.
+This RTT includes the transfer: L + size / rate. So BDP is close to the smallest exchange seen, and
+the printed rule keeps the ratio at its floor unless L is the larger part. Published throughputs fit
+that. `bdp_gain` above 1 lifts the ratio, so that an exchange has a multiple of the smallest one's
+bytes, whatever the rate (benchmarks/netsense.py). The test is then `size > 0.9 bdp_gain BDP`.
 
-What the paper leaves open, as we read it:
+The paper leaves open, and we chose:
+
 - beta_1 is 0.05. Start-up ends when an exchange takes twice the shortest seen, at ratio 1, or after
-  20 exchanges; the ratio then stays for one. Segments that TCP sends again are not counted;
-- BtlBw and RTprop are over all exchanges, those of start-up included (`window`);
-- workers agree on the smallest ratio (`controller.agree: min`) and go on from that.
+  20 exchanges; the ratio then stays for one exchange. Retransmitted segments are not counted;
+- BtlBw and RTprop are over all exchanges, including those of start-up (`window`);
+- workers agree on the smallest ratio (`controller.agree: min`) and continue from it.
 """
 
 from dataclasses import dataclass, field

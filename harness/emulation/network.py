@@ -72,7 +72,7 @@ class Network:
         self._as_set_up = self._described()
 
     def ceiling(self) -> Ceiling:
-        """Measure what this machine carries with open shapers, next to what it may need to."""
+        """Measure the Mbit/s that this machine carries with open shapers. Add what links need."""
         for direction in self.directions:
             direction.open(self._ip)
         size = min(self.size, MOST_AT_ONCE)
