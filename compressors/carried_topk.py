@@ -91,7 +91,11 @@ class CarriedTopK(Compressor):
         return found
 
     def _reaching(self, bucket: Bucket, k: int, key: tuple[int, ...]) -> Entries:
-        """Take about k entries out of the gradient, ordered by position."""
+        """Take the entries out of the gradient that reach a threshold, about k, by position.
+
+        The bucket's last threshold is used, or a sampled one if the last took too few or too many.
+        The threshold is kept for the next step.
+        """
         buffers, share = bucket.buffers, k / bucket.n
         known = self._known(bucket.names)
         value = None if known is None else moved(known, share)

@@ -55,7 +55,10 @@ def read(path: Any) -> Recording:
 
 
 def read_from(place: Path, path: Any) -> Recording:
-    """Read a recording from the file `place`. Errors call it `path`."""
+    """Read a recording from the file `place`.
+
+    Raise ValueError, naming it `path`, if the file is too large or no UTF-8 text.
+    """
     if (size := place.stat().st_size) > MOST_BYTES:
         raise ValueError(f"{path}: must have at most {MOST_BYTES} bytes, got {size}")
     content = place.read_bytes()

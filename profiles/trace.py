@@ -114,7 +114,7 @@ class Trace:
         return rows, ()
 
     def _check_times(self, rows: Rows) -> None:
-        """Raise ValueError for the first time that no run can reach."""
+        """Raise ValueError, naming the line, for the first time that is not in [0, 1e9] s."""
         if 0 <= min(rows.times_s) and max(rows.times_s) <= MOST_S:
             return
         for line, time_s in zip(rows.lines, rows.times_s, strict=True):

@@ -38,7 +38,7 @@ class Interfaces:
         self._before, self.sent_bytes = dict(self.sent_bytes), defaultdict(dict)
 
     def look(self) -> None:
-        """Read all counters, with a few system calls a node."""
+        """Update `sent_bytes` of all nodes of this machine from the kernel's interface counters."""
         for node in self._network.local:
             with self._network.entered(node):
                 text = INTERFACES.read_text()

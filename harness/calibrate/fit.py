@@ -198,7 +198,7 @@ def _wakings(sample: Sample, cores: int | None) -> float:
 
 
 def _sent_in(collective: str, piece: float) -> int:
-    """Return the number of messages that carry a piece."""
+    """Return the number of messages in which `collective` sends a piece of `piece` bytes."""
     return segments(piece) if collective == "all_reduce" else ceil(piece / BETWEEN_CPUS.chunk_bytes)
 
 

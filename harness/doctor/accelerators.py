@@ -41,7 +41,10 @@ def accelerators(asked: Sequence[Composition]) -> Iterator[Finding]:
 
 
 def compiled() -> Iterator[Finding]:
-    """Compare exchanges of two workers by compiled kernels with the same exchanges by numpy."""
+    """Yield one finding: whether compiled kernels give the same results as numpy.
+
+    It compares exchanges of two workers. Kernels that are not compiled yet are not tried.
+    """
     if kernels.to_compile():
         yield Finding("kernels", "ok", "not compiled yet: the first run takes half a minute more")
         return

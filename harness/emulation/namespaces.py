@@ -47,7 +47,10 @@ class Namespace:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Move the calling thread, and what it opens and forks, here, and back afterwards."""
+        """Context manager under which the calling thread is in this network namespace.
+
+        So are sockets that it opens and processes that it forks meanwhile.
+        """
         back = _open_own()
         try:
             call("setns", self.descriptor, CLONE_NEWNET)

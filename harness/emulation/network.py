@@ -52,7 +52,7 @@ class Network:
         self._as_set_up: Mapping[str, Any] = {}
 
     def entered(self, node: int) -> AbstractContextManager[None]:
-        """Put the calling thread, and what it opens and forks, into `node`."""
+        """Context manager under which this thread, its new sockets and its forks are in `node`."""
         return self.nodes[node].namespace.entered()
 
     def gather(self, name: str, value: Any) -> list[Any]:

@@ -210,7 +210,10 @@ def _bert(depth: int, width: int, vocabulary: int, tokens: int, heads: bool) -> 
 def _gpt2(
     depth: int, width: int, vocabulary: int, positions: int, tokens: int
 ) -> tuple[Tensor, ...]:
-    """Return a GPT-2 whose decoder is the embedding; its multiply-adds are the last norm's."""
+    """Return the parameters of a GPT-2 with `depth` layers, whose decoder shares the embedding.
+
+    The decoder's multiply-adds are listed with the last bias.
+    """
     table = [
         Tensor("wte", (vocabulary, width), tokens * width),
         Tensor("wpe", (positions, width), tokens * width),

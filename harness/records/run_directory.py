@@ -320,7 +320,10 @@ def read_events(run_dir: Path) -> list[dict]:
 
 
 def refusal(folder: Path) -> str:
-    """Say why `folder` accepts no more data, by writing a block. Empty if it does."""
+    """Return why no more data can be written to `folder`, or "" if it can.
+
+    Write a block to a temporary file to find out.
+    """
     path = folder / f".room.{os.getpid()}"
     try:
         file = os.open(path, OVERWRITING, 0o644)

@@ -250,7 +250,11 @@ def _carried(rows: list[Row], edges: Array) -> Array:
 
 
 def _windows(busy: Array, length_s: float) -> NDArray[np.intp]:
-    """Return edges `length_s` of communication apart, or a little more."""
+    """Return indices into `busy` that are `length_s` or a little more of communication apart.
+
+    `busy` is the time of communication up to each sample. A last window may be shorter, down to
+    half.
+    """
     found, begun = [0], busy[0]
     for number, now in enumerate(busy):
         if now - begun >= length_s:

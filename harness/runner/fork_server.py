@@ -145,7 +145,11 @@ class Supervisor:
 
 
 def main() -> None:
-    """Serve fork requests on the socket that is the standard input."""
+    """Serve requests to fork supervisors, from the socket that is the standard input.
+
+    Each request is a run directory with three descriptors. The answer is one byte, the supervisor's
+    exit status. End when the socket closes. The first argument is the module with `supervise`.
+    """
     before = set(os.environ)
     supervise = import_module(sys.argv[1]).supervise
     for told in set(os.environ) - before:

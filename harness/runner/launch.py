@@ -27,7 +27,7 @@ OfRanks = tuple[Path, Run, Clock, float, worker.LocalRanks]  # arguments of work
 
 
 def start(run_dir: Path, run: Run, network: Network, clock: Clock) -> Agents:
-    """Fork a torchrun agent into every node of this machine."""
+    """Fork a torchrun agent into every node of this machine, and return the agents."""
     each = run.workers_per_node
     local = worker.LocalRanks(network.local[0] * each, len(network.local) * each)
     of_ranks = run_dir, run, clock, exchange_timeout_s(run), local

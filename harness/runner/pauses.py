@@ -48,7 +48,7 @@ class Pauses:
     unwatched_s: float | None = field(default=None, init=False)  # most that a look was late
 
     def look(self) -> None:
-        """Read the state of all processes, if it is time to."""
+        """Read the state of all watched processes, and record pauses, if a look is due."""
         if (now := time.monotonic()) < self._next:
             return
         (looked, then_s), time_s = self._looked, self.time_s()

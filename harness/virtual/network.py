@@ -109,7 +109,7 @@ class Simulated:
         return 1
 
     def gpus(self, workers: int) -> int:
-        """Return the GPU of each worker: all share one."""
+        """Return 1, the number of GPUs of a run in virtual time: all workers share one."""
         return 1
 
     def place(self, run_id: str) -> str:

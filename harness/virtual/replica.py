@@ -66,7 +66,11 @@ class Borrowed(Replica):
         self._own = [buffer.clone() for buffer in self._buffers]
 
     def settle(self, backward: Backward, inputs: Tensor) -> None:
-        """Rebuild the buckets, as DDP does after its first step."""
+        """Create the gradient buckets in the order in which gradients arrive in a backward pass.
+
+        DDP rebuilds its buckets so after its first step. The first rank does the pass for all.
+        Raise ValueError for parameters without a gradient.
+        """
         if not self.shared.order:
             with self.at_work(), unchanged(self.model):
                 came = order_of_arrival(self._parameters, lambda: backward(self.model, inputs))

@@ -82,7 +82,10 @@ def _curve(run_dir: Path, run: Run) -> Iterator[tuple[Curve | None, Kept | None]
 
 
 def _conclude(run_dir: Path, ended: list[Ended], events: Events, told: dict[str, Any]) -> None:
-    """Write summary, with the entries `told`, and status."""
+    """Write events of all ranks' ends, summary.json with the entries `told`, and the final state.
+
+    The state is `invalid` if the ranks' weights drifted apart, else `succeeded`.
+    """
     for rank, end in enumerate(ended):
         of_rank = end._asdict()
         events.append("rank_finished", of_rank.pop("end_s"), rank=rank, **of_rank)

@@ -211,7 +211,10 @@ class World:
         self._root.switch()
 
     def _let(self, thread: Thread) -> None:
-        """Run `thread`. Return at the caller's next turn, or once `thread` has ended."""
+        """Switch to `thread`, with the random state of its rank.
+
+        Return at the caller's next turn, or once `thread` has ended.
+        """
         before = self._running
         if before is None or thread.rank != before.rank:
             if before is not None:

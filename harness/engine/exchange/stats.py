@@ -217,11 +217,11 @@ class Exchanged(Measurement):
 
 @dataclass
 class ExchangeStats:
-    """Running account of one exchange over a real network, in real seconds on the clock.
+    """Measurements of one exchange in progress over a real network, in real seconds on the clock.
 
-    `clocks` hold the schedule. On an emulated device they say when its work would be done, and this
-    machine follows them unless it is late. Late compression counts only if the network waited for
-    it, because later compression may catch up.
+    `clocks` holds the schedule: when an emulated device would be done. This machine follows it
+    unless it is late. Late compression only counts if the network waited for it, because later
+    compression may catch up.
     """
 
     workers: Workers  # their bytes count from now on

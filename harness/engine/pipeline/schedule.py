@@ -6,7 +6,10 @@ Work = tuple[str, int]  # forward | backward, number of the micro-batch
 
 
 def gpipe(stage: int, stages: int, parts: int) -> Iterator[Work]:
-    """All forward, then all backward (Huang et al., 2019), keeping every activation meanwhile."""
+    """Yield all forward parts, then all backward parts (Huang et al., 2019).
+
+    Every activation is kept in memory meanwhile.
+    """
     yield from (("forward", part) for part in range(parts))
     yield from (("backward", part) for part in range(parts))
 

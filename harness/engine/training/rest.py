@@ -19,7 +19,7 @@ def no_checkpoint(done: int, seen: Observation | None) -> None:
 
 @dataclass
 class Rest:
-    """Evaluates and saves while the clock of all ranks stands still.
+    """Schedule of evaluations and checkpoints, during which the clock of all ranks stands still.
 
     All ranks call `evaluate` and `save` together. Metrics are equal on every rank, and empty if
     there is nothing to evaluate. One rank has the `table` and writes them.

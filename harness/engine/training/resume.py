@@ -22,7 +22,7 @@ class Resumed(NamedTuple):
         return self.folder.parent.absolute() == run_dir.absolute()
 
     def told(self) -> dict[str, Any]:
-        """Return the fields for events.jsonl."""
+        """Return step, path and digest of the checkpoint, for events.jsonl."""
         step, digest = self.manifest.step, self.manifest.digest
         return {"step": step, "checkpoint": str(self.folder), "digest": digest}
 

@@ -50,7 +50,7 @@ def shared(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _standing(block: SeedBlock) -> tuple[int, int, list[str]]:
-    """Sort key: most runs, then most methods, then any fixed order."""
+    """Return a sort key: most runs first, then most methods, then any fixed order."""
     runs = len(block.methods) * len(block.pairs)
     return runs, len(block.methods), sorted(map(str, block.pairs), reverse=True)
 

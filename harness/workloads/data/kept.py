@@ -25,7 +25,10 @@ def alone(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary name, which replaces `path` if no error occurs."""
+    """Context manager that yields a temporary path, and renames it to `path` if no error occurs.
+
+    Otherwise the temporary file is removed.
+    """
     temporary = path.with_suffix(f".{os.getpid()}")
     try:
         yield temporary

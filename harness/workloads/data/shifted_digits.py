@@ -52,7 +52,11 @@ class ShiftedDigits:
 
 
 def _shifted(images: Tensor, source: torch.Generator, shift: int, noise: float) -> Tensor:
-    """Shift `images`, [n, 1, height, width], by up to `shift` px, and fill with background."""
+    """Shift `images`, [n, 1, height, width], by up to `shift` px at random, and add noise.
+
+    Return new images of the same shape. The uncovered edge gets the least value of all images.
+    `noise` is the standard deviation of Gaussian noise. Random numbers come from `source`.
+    """
     n, _, height, width = images.shape
     background = float(images.min())
     padded = functional.pad(images[:, 0], (shift,) * 4, value=background)

@@ -114,7 +114,10 @@ class VGG:
 
 
 def _in_order(network: nn.Module, order: tuple[str, ...]) -> nn.Module:
-    """Mark `network` as a chain, although its forward flattens by a function."""
+    """Mark `network` as a chain of the children in `order`, and return it.
+
+    Add a module `flatten`, which its forward does by a function.
+    """
     network.add_module("flatten", nn.Flatten())
     object.__setattr__(network, "order", order)
     return network
