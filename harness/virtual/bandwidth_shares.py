@@ -41,7 +41,11 @@ class BandwidthShares:
         self._waits_s: list[float] = []  # how long the ring's messages wait
 
     def of_ring(self, state: LinkState) -> tuple[np.ndarray, float]:
-        """Return payload bytes/s of the slowest hop and of all in a row, and mean window time."""
+        """Return two payload rates of a ring in bytes/s, [2], and its messages' mean wait in s.
+
+        The rates are that of the slowest hop, and the harmonic mean over all hops. Messages only
+        wait beside competing flows.
+        """
         if self._known is not state.series:
             self._know(state.series)
         return self._rates[state.row], self._waits_s[state.row]
