@@ -17,7 +17,7 @@ from compressors.sparse import add_
 
 
 class Origin(NamedTuple):
-    """The bucket that buffers are a part of, or all of."""
+    """Gradient, sum and check of a whole bucket, which its parts refer to."""
 
     gradient: Tensor
     total: Tensor

@@ -147,7 +147,10 @@ def subtract_signs(part: Buffers, packed: Tensor, scale: Tensor) -> None:
 
 
 def add_and_measure(part: Buffers) -> tuple[Tensor, Tensor]:
-    """Return the largest magnitude, float32 [], and the sum of squares, float64 []."""
+    """Add the residual. Return the sum's largest magnitude, float32 [], and squares, float64 [].
+
+    Raise FloatingPointError for NaN or inf.
+    """
     largest, squares = add_measure_(part.total, part.take_addend())
     part.check_finite(float(largest))
     return largest, squares

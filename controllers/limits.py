@@ -14,7 +14,10 @@ def is_number(value: object) -> bool:
 
 
 def check_densities(d_min: float, d_max: float, start: tuple[float, ...]) -> None:
-    """0 < d_min <= d_max <= 1, and densities in (0, 1] to start with, at least one."""
+    """Raise ValueError unless 0 < d_min <= d_max <= 1, and `start` has densities in (0, 1].
+
+    There must be at least one density in `start`.
+    """
     check("d_max", d_max, is_number(d_max) and 0 < d_max <= 1, "in (0, 1]")
     good = is_number(d_min) and 0 < d_min <= d_max
     check("d_min", d_min, good, f"in (0, {d_max}] (d_max)")
@@ -23,13 +26,13 @@ def check_densities(d_min: float, d_max: float, start: tuple[float, ...]) -> Non
 
 
 def check_above(least: float, **values: float) -> None:
-    """Refuse, with ValueError, values that are not numbers > `least`."""
+    """Raise ValueError, naming the key, for values that are not numbers > `least`."""
     for key, value in values.items():
         check(key, value, is_number(value) and value > least, f"a number > {least}")
 
 
 def check_at_least(least: float, **values: float) -> None:
-    """Refuse, with ValueError, values that are not numbers >= `least`."""
+    """Raise ValueError, naming the key, for values that are not numbers >= `least`."""
     for key, value in values.items():
         check(key, value, is_number(value) and value >= least, f"a number >= {least}")
 

@@ -33,7 +33,7 @@ def _scale(scaler: GradScaler, outputs: Any) -> Any:
 
 
 class LossScale:
-    """Records which GradScaler scaled the loss of the current backward pass, if any.
+    """Record of the GradScaler that scaled the loss of the current backward pass, if any.
 
     GradScaler has no hooks, so its `scale` method is wrapped while a `LossScale` is open. `scaler`
     is None if no enabled scaler was used since the last `take`.

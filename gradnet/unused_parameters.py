@@ -16,7 +16,7 @@ from harness.engine.exchange.reduction import BucketBuffers, Reduction
 
 
 class UnusedParameters:
-    """Copies the state of parameters that this rank did not use, before each bucket is compressed.
+    """Copy of the state of parameters that this rank did not use, made before each compression.
 
     The state is the residual, and every entry of the compressor's dictionaries by parameter name.
     """

@@ -27,9 +27,10 @@ class Times:
     def __init__(
         self, path: str, column: str, time_format: str | None = None, unit: float | None = None
     ) -> None:
-        """`unit` is the seconds per number in the column.
+        """Create the parser of time column `column` of the file `path`.
 
-        With None, epoch milliseconds are recognised.
+        `time_format` is a strptime format. `unit` is the seconds per number. With None, epoch
+        milliseconds are recognised.
         """
         self.column = column
         self._path, self._format, self._unit = path, time_format, unit

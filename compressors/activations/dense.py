@@ -9,7 +9,7 @@ from compressors.activations.base import Activations, Piece
 
 @dataclass
 class Dense(Activations):
-    """Sends everything: 4 rows d bytes in each direction."""
+    """Activations without compression: 4 rows d bytes in each direction."""
 
     keeps_largest = True
 

@@ -40,7 +40,10 @@ class Plans(NamedTuple):
 
 
 def planned(question: Question, say: Say) -> Plans:
-    """Predict a step of every composition, and keep those that could be sooner than dense."""
+    """Predict a step of every composition, and keep those that could be faster than dense.
+
+    Return the plans, and why others were left out. `say` gets lines on the progress.
+    """
     plan, began = Plan(), time.monotonic()
     dense = _planned(plan, question.dense())
     took_s = time.monotonic() - began

@@ -33,7 +33,7 @@ def _own() -> list[Path]:
 
 
 def add(folder: str) -> None:
-    """Also read choices from `folder`, in this process and in those that it starts.
+    """Add `folder` to the folders with choices, for this process and those that it starts.
 
     Raise BadSetting if it is not a folder, or if one of its choices has the name of another choice.
     """

@@ -34,7 +34,7 @@ class Audit:
         self._outside += changes
 
     def sample(self, counted: Mapping[str, Counters]) -> None:
-        """Add the present counters of all links."""
+        """Add the kernel's present counters of all links, by name, to carried and allowed bytes."""
         now_s = time.monotonic()
         if first := not self._first:
             self._first = counted

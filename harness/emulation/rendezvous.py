@@ -41,7 +41,7 @@ class RunEnded(Exception):
 
 
 class Stopped(RunEnded):
-    """The user stops the run on this machine."""
+    """Error: the user has stopped the run on this machine."""
 
 
 class Peer:

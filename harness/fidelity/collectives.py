@@ -24,7 +24,7 @@ OPERATIONS = ("all_reduce", "broadcast", "reduce", "send")
 
 @dataclass(frozen=True)
 class RowPredictor:
-    """Predicts the benchmark rows of one bench."""
+    """Predictor of the benchmark rows of one bench."""
 
     bench: Bench
 

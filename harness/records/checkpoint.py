@@ -86,7 +86,7 @@ def rank_file(rank: int, thread: int = 0) -> str:
 
 @dataclass
 class Writer:
-    """Writes the checkpoints of one rank; all ranks call `write` together."""
+    """Writer of one rank's checkpoints; all ranks call `write` together."""
 
     run_dir: Path
     name: str  # of the rank's file

@@ -62,7 +62,7 @@ def to_compile() -> str:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what results depend on."""
+    """Return the versions of Python and of the packages that results depend on, None if missing."""
     return {name: _version(name) for name in PACKAGES} | {"python": _python()}
 
 
@@ -72,7 +72,7 @@ def machine() -> str:
 
 
 def _is_root() -> bool:
-    """True for root of the machine, false for root of a user namespace only."""
+    """Return True for root of the machine, False for root of a user namespace only."""
     if not Path("/proc/self/uid_map").exists():
         return os.geteuid() == 0
     inside, outside, count = map(int, Path("/proc/self/uid_map").read_text().split()[:3])

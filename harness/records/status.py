@@ -46,7 +46,7 @@ def end(run_dir: Path, state: str, error: str | None = None, **details: Any) -> 
 
 
 def end_if_running(run_dir: Path, final: str, error: str) -> None:
-    """`end` a run in the state `final`, unless it has recorded its own end."""
+    """End the run in the state `final`, with `error`, unless it has recorded its own end."""
     if state(run_dir) == "running":
         end(run_dir, final, error)
 

@@ -139,12 +139,15 @@ def network_reasons(
     rows: dict[str, list[Row]],
     took_s: float,
 ) -> list[str]:
-    """Reasons not to believe what links did in `took_s` emulated seconds, by NETWORK_CHECKS."""
+    """Return the reasons of NETWORK_CHECKS against a run's network; [] if it is proven.
+
+    `took_s` is the length of the run in emulated seconds.
+    """
     return judge(NETWORK_CHECKS, NetworkEvidence(run, proof, events, rows, took_s)).reasons
 
 
 def by_link(run_dir: Path) -> dict[str, list[Row]]:
-    """Rows of links.csv, in order of time, by link."""
+    """Return the rows of links.csv by link, each in order of time."""
     links: dict[str, list[Row]] = defaultdict(list)
     for row in summary.rows(run_dir / "links.csv"):
         links[row["link"]].append(row)

@@ -272,9 +272,11 @@ class Costs:
     def _beyond_bursts(
         self, state: LinkState, carried: np.ndarray, pieces: float | np.ndarray, hops: int
     ) -> np.ndarray:
-        """Return the bytes of `carried` left after a burst and the last packet passed at once.
+        """Return how many of the `carried` bytes a hop must still pace, at least 0.
 
-        `carried` has one entry for the slowest hop, or two, also for `hops` hops in a row.
+        A full token bucket passes a burst at once, and the last packet in debt. `carried` has one
+        entry for the slowest hop, or a second one for `hops` hops in a row. With competing flows
+        there is no burst.
         """
         if state.flows:
             return carried

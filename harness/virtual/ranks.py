@@ -201,7 +201,11 @@ class VirtualRun:
         return VirtualExchange(reduction, cache=cache, keep=self.keep, **given)
 
     def _told(self, loop: Loop, end_s: float) -> float:
-        """Advance by the time of the steps that this one stands for."""
+        """Record a rank's finished step, which ends at `end_s`, and return its corrected end.
+
+        If the step stands for several, advance the rank's clock by their time. After the last rank,
+        write timeline and links.csv, and call `tell`.
+        """
         step, before_s = loop.seen.step, self._ended_s.get(id(loop), 0.0)
         if (weight := self.weight(step)) != 1:
             end_s += (weight - 1) * self._mean(loop, end_s - before_s)

@@ -99,7 +99,10 @@ class Borrowed(Replica):
         return self.shared.at_work == self.rank
 
     def is_batched(self, task: Task) -> bool:
-        """True for several ranks without cuts whose time is not that of computation here."""
+        """Return True if one pass over all ranks' batches should be tried.
+
+        That needs several ranks, float32, no cuts, and emulated computation times.
+        """
         one_pass, circle = self.shared.one_pass, self.shared.circle
         paced = self.clock.per_compute_s == 0 and task.precision == "float32"
         open_ = one_pass is not None and one_pass.is_open

@@ -21,7 +21,10 @@ from harness.virtual.routes import VOID
 
 
 class Path(NamedTuple):
-    """Numbers of directions, as arrays of one row and as a list, there and back."""
+    """Path of a message and its way back, as numbers of link directions.
+
+    `there` and `back` are arrays of one row; `directions` has those of the way there.
+    """
 
     there: np.ndarray
     back: np.ndarray

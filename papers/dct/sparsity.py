@@ -50,7 +50,7 @@ def sent(steps: pd.DataFrame) -> float:
 
 
 def vary(table: pd.DataFrame, column: str, least: int) -> bool:
-    """True if some family of `RequestedSparsity` rows has `least` or more values of `column`."""
+    """Return True if some family of `RequestedSparsity` rows has `least` values of `column`."""
     return bool((table.groupby("family")[column].nunique() >= least).any())
 
 

@@ -103,7 +103,10 @@ class LocalTrained(Trained):
         return [named[name] for name, _ in self._parameters() if name in named]
 
     def shared(self) -> dict[str, Any]:
-        """Use the common weights in place of this rank's."""
+        """Return the checkpoint state shared by all ranks: model, anchors and velocities.
+
+        The model has the common weights, not those of this rank.
+        """
         named = self.model.state_dict(keep_vars=True)
         in_common = {id(each): self.outer.anchors[name] for name, each in self._tensors().items()}
         return {

@@ -19,7 +19,7 @@ from harness.records.run_directory import Events, Span
 
 
 class Trainers(NamedTuple):
-    """The number of trainers, where an exchange expects collectives."""
+    """Stand-in for collectives that only knows the number of trainers."""
 
     world_size: int
 

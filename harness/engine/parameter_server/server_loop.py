@@ -32,7 +32,7 @@ def naming(session: Session) -> Iterator[None]:
 
 @dataclass
 class ServerLoop(Together):
-    """Serves every thread of every trainer until all have done their steps."""
+    """Loop of the parameter server, which serves all trainers' threads until they are done."""
 
     store: ParameterStore
     transport: Transport

@@ -116,7 +116,7 @@ class PipelineEngine:
                 self.inlet.send_back(arrival, below)
 
     def ends(self) -> list[Inlet | Outlet]:
-        """Ends of the cuts beside this stage."""
+        """Return the ends of the cuts beside this stage: none, one or two."""
         return [end for end in (self.inlet, self.outlet) if end is not None]
 
     def flush(self) -> None:

@@ -14,9 +14,9 @@ ACROSS, ALONG = "dp", "pp"  # the same stage of all pipelines; the stages of one
 
 
 def meshed(stages: int, timeout: timedelta) -> DeviceMesh:
-    """All ranks as [pipelines, stages]; called by all.
+    """Create the mesh of all ranks, [pipelines, stages]. All ranks call it together.
 
-    Along a pipeline messages go between CPUs, whatever the device; see `harness.config.backends`.
+    Groups along a pipeline send between CPUs, whatever the device; see `harness.config.backends`.
     """
     ranks = torch.arange(dist.get_world_size()).view(-1, stages)
     across = _own([column.tolist() for column in ranks.T], timeout, None)
@@ -44,7 +44,10 @@ def everyone(timeout: timedelta) -> dist.ProcessGroup:
 
 
 def _own(lines: list[list[int]], timeout: timedelta, backend: str | None) -> dist.ProcessGroup:
-    """The group of the line that this rank is in; a new group does not inherit the timeout."""
+    """Create a process group for each of `lines`, and return that of this rank.
+
+    All ranks call it together. A new group does not inherit a timeout, so `timeout` is set.
+    """
     groups = [dist.new_group(line, timeout=timeout, backend=backend) for line in lines]
     [own] = [group for group in groups if isinstance(group, dist.ProcessGroup)]
     return own

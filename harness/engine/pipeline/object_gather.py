@@ -9,7 +9,7 @@ from harness.engine.exchange.collectives import Collectives
 
 
 class ObjectGather:
-    """Gathers objects of all ranks, between CPUs, and counts their bytes."""
+    """Gather of Python objects over all ranks, between CPUs, whose bytes are counted."""
 
     def __init__(self, workers: Collectives) -> None:
         self.workers = workers

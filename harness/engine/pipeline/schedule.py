@@ -15,7 +15,10 @@ def gpipe(stage: int, stages: int, parts: int) -> Iterator[Work]:
 
 
 def one_forward_one_backward(stage: int, stages: int, parts: int) -> Iterator[Work]:
-    """1F1B with a flush (Narayanan et al., 2021), keeping at most stages - stage micro-batches."""
+    """Yield the work of 1F1B with a flush (Narayanan et al., 2021).
+
+    At most stages - stage micro-batches are kept in memory at a time.
+    """
     ahead = min(parts, stages - 1 - stage)
     yield from (("forward", part) for part in range(ahead))
     for part in range(parts - ahead):

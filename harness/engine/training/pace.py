@@ -7,7 +7,7 @@ from harness.engine.exchange.stats import Release
 
 
 class Pace(Protocol):
-    """Decides how long the computation of a step takes."""
+    """Rule for how long the computation of a step takes."""
 
     def release(self, begin: float) -> Release | None:
         """Return the release of a step that began at clock time `begin`, or None for no pacing."""
@@ -24,7 +24,7 @@ class MeasuredPace:
 
 @dataclass(frozen=True)
 class Paced:
-    """Releases each gradient when the emulated device would have computed it.
+    """Pace that releases each gradient when the emulated device would have computed it.
 
     The real computation must be faster. `Exchanged.late_s` reports by how much it was not.
     `forward_s` covers forward, batch and optimizer step. Both times are in real seconds (dilated).

@@ -41,7 +41,10 @@ class EndedStep(NamedTuple):
 
 @dataclass
 class StepExchange:
-    """Begins and ends the exchange of each step. Times are real seconds on `clock`."""
+    """Exchange of a training run, which it begins and ends once a step.
+
+    Times are real seconds on `clock`.
+    """
 
     exchange: Exchanging
     clock: RankClock

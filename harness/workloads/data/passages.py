@@ -98,7 +98,10 @@ def _parted(passages: list[list[str]]) -> tuple[list[list[str]], list[list[str]]
 
 
 def _numbers(of_modules: Sequence[list[list[str]]], vocabulary: int) -> dict[str, int]:
-    """Number the most frequent words that at least COMMON modules have, from 1 on."""
+    """Number the most frequent words from 1 on, and return number by word.
+
+    Only words of at least COMMON modules count. There are at most `vocabulary` - 1.
+    """
     counts: Counter[str] = Counter()
     spread: Counter[str] = Counter()
     for passages in of_modules:
