@@ -55,7 +55,12 @@ class Audit:
         self._off_plan += abs(planned_mbit - applied_mbit) > 1e-4 + 1e-6 * planned_mbit
 
     def summary(self) -> dict[str, float | int | None]:
-        """Return the worst of all links, as shares in [0, 1]. None where nothing was measured."""
+        """Return the audit of all links, the worst value of each kind; None if it was not measured.
+
+        It has the number and lateness (ms) of changes, changes by others, and the share of samples
+        off the plan. It also has the largest ratio of carried to allowed bytes, and shares of
+        processor time.
+        """
         late = sorted(self._late_ms)
         return {
             "changes": len(late),
