@@ -4,8 +4,8 @@ A machine proves that it has the run's token without sending it, and machine 0 d
 Strangers are dropped, and other machines do not notice. Later messages are neither secret nor
 signed.
 
-The machines exchange values in step. Each learns within seconds that another one has ended or is
-gone: a machine announces its end, the kernel closes the connections of a killed process, and TCP's
+The machines exchange values in step. Each learns within seconds if another one has ended or is
+gone. A machine announces its end. The kernel closes the connections of a killed process. TCP's
 keepalive detects a machine that lost power or its cable.
 """
 

@@ -1,50 +1,63 @@
-"""What collectives take over links whose rates change meanwhile: the alpha-beta model, integrated.
+"""Times of collectives over links whose rates change meanwhile: the alpha-beta model, integrated.
 
-A message of b bytes takes alpha + b / rate (Hockney, 1994). Rates change with the profile, so bytes
-are carried at each update's rate until none are left. Of P workers:
+A message of b bytes takes alpha + b / rate (Hockney, 1994). Rates change with the profile. So bytes
+are carried at the rate of each update until none are left.
 
-- ring reduce-scatter and all-gather: P-1 messages in a row of b/P each, an all-reduce is one after
-  the other (Patarasuk & Yuan, 2009). Pieces of an all-gather may differ in length: the busiest hop
-  then carries the total less the smallest piece (Thakur et al., 2005, for equal pieces), and the
-  longest piece travels P-1 hops, chunk by chunk, each handed on when it is there.
-- broadcast: b bytes handed on along the ring, in pieces so small that all hops are busy at once
-  (Sanders, Speck & Traeff, 2009, pipelined): b on every hop, P-1 messages of latency.
-- all-to-all, and sends at the same time: every connection is its own, none waits for another.
+Collectives of P workers:
 
-A ring is as fast as its slowest hop is at the moment: every step waits for the one before it on the
-left. Ranks are in the order of the nodes, so of a ring one connection leaves and one enters a node,
-whatever it holds: its link carries what one of all P ranks sends, not one of as many ranks as there
-are nodes. Traffic inside a node is free. Connections that cross the same direction share it evenly,
-those of competing flows too; a ring over a dumbbell crosses the trunk once each way, an all-to-all
-with a connection for every two workers on different halves. While flows compete, their windows
-stand in the queues, as CUBIC leaves them: every message waits for one, or takes as long as its
-share of the rate makes it, if that is longer. A window is where its flow's data is and where its
-acknowledgements are, behind the data of the flow that leaves the receiver; round a ring a long
-queue and a short one follow each other (links.csv of contended runs on four and eight nodes has
-0.38 to 0.51 of a queue's room in the mean; of eight flows a link, 0.57). Torch sends a message when
-its receiver has said that it is ready, so both wait, in one queue each. Of an all-gather all
-receivers are ready at once, and its messages wait in every other queue. Delays of links count once
-a message, and of an all-reduce in segments as `harness.virtual.tcp_flows` has it; jitter is taken
-as its mean, 0, and reordering as none. Loss bounds a flow by the TCP throughput equation of RFC
-5348, section 3.1 (Padhye et al., 1998), which is Reno's: CUBIC recovers faster over long paths.
-Round a ring the message counts that lost more of two (`BandwidthShares.in_step`).
-Noise stretches what messages and bytes take, and queues; delays of links are exact.
+- Ring reduce-scatter and all-gather are P-1 messages in a row, of b/P bytes each. An all-reduce is
+  one after the other (Patarasuk & Yuan, 2009).
+- Pieces of an all-gather may differ in length. The busiest hop then carries the total less the
+  smallest piece (Thakur et al., 2005, for equal pieces). The longest piece travels P-1 hops in
+  chunks, and each chunk is forwarded once it is there.
+- A broadcast hands b bytes along the ring, in pieces so small that all hops are busy at once
+  (Sanders, Speck & Traeff, 2009, pipelined). Every hop carries b bytes, and P-1 messages add their
+  latency.
+- In an all-to-all, and for sends at the same time, every connection is independent of the others.
 
-Workers are not done with a ring at one time: who is behind the slowest hop waits for all that
-crosses it, and who sends over it has everything already (harness/virtual/ring_finish.py). A
-collective begins when the last is done with the one before.
+Links:
 
-HTB's links are token buckets: one that was idle lets `burst_s` of its rate through at once, and a
-packet passes whole, however few tokens there are, to be paid for by the next (`packet_bytes`). So
-a collective takes less than its bytes by both, where no other flow keeps the bucket empty.
+- A ring is as fast as its slowest hop at the moment, because every step waits for the one before it
+  on the left.
+- Ranks are in the order of the nodes. So one connection of a ring enters each node and one leaves
+  it, however many ranks a node has. A link carries what one of all P ranks sends.
+- Traffic inside a node is free.
+- Connections that cross the same direction share it evenly, also with competing flows. A ring over
+  a dumbbell crosses the trunk once each way. An all-to-all has a connection for every two workers
+  on different halves.
+- Delays of links count once a message; all-reduces in segments follow `harness.virtual.tcp_flows`.
+  Jitter counts as its mean, 0, and reordering as none.
+- Loss bounds a flow by the TCP throughput equation of RFC 5348, section 3.1 (Padhye et al., 1998).
+  That is Reno's; CUBIC recovers faster over long paths. Round a ring, of two messages the one that
+  lost more counts (`BandwidthShares.in_step`).
+- Noise scales the time of messages, bytes and queues. Delays of links are exact.
 
-Where nodes share processors, who waits for a message has to be woken when it is there. While a lot
-of bytes is on its way the next message is awaited meanwhile, so this is a bound, not a term: a
-collective takes no less than its messages' wakings, beside the delay of links. A receiver
-rings says at every message that it is ready, so both ends have to run, and ranks that share a
-processor are in each other's way: a waking takes as much longer as the root of their number (0.78,
-1.16 and 1.49 ms a message measured on 2, 4 and 8 nodes of two cores). Of an all-gather, an
-all-to-all and sends, all receives are posted before, and it does not (0.7 and 0.62 on 4 and 8).
+Queues: while flows compete, their windows fill the queues, as CUBIC leaves them. Every message
+waits for such a window, or takes as long as its share of the rate makes it, if that is longer. A
+window is split over two queues: its flow's data is in one, and its acknowledgements are in the
+other, behind the data of the flow that leaves the receiver. Round a ring, long and short queues
+alternate. In links.csv of contended runs on four and eight nodes, queues are filled to 0.38 to 0.51
+in the mean; with eight flows a link, to 0.57. Torch sends a message when its receiver has said that
+it is ready. So both wait, in one queue each. In an all-gather all receivers are ready at once, and
+its messages wait in every other queue.
+
+Workers do not finish a ring at the same time. The worker behind the slowest hop waits for all that
+crosses it, and the worker that sends over it already has everything
+(harness/virtual/ring_finish.py). A collective begins when the last worker has finished the one
+before.
+
+HTB's links are token buckets. A link that was idle lets `burst_s` of its rate through at once. A
+packet passes whole, however few tokens there are, and the next packet pays for it (`packet_bytes`).
+So a collective takes less than its bytes by both, unless another flow keeps the bucket empty.
+
+Wakings: where nodes share processors, a process that waits for a message must be woken. While many
+bytes are on their way, the next message is awaited meanwhile. So this is a bound and no term:
+besides the delay of links, a collective takes at least its messages' wakings. The receiver in a
+ring announces for every message that it is ready, so both ends have to run. Ranks that share a
+processor hinder each other, and a waking takes longer by the square root of their number (0.78,
+1.16 and 1.49 ms a message, measured on 2, 4 and 8 nodes of two cores). In an all-gather, an
+all-to-all and sends, all receives are posted before, and a waking does not take longer (0.7 and
+0.62 ms on 4 and 8).
 """
 
 from collections.abc import Callable, Sequence
