@@ -1,17 +1,19 @@
 """Top-k by a threshold that is carried over from step to step: one pass, and no search.
 
-That the threshold of one step serves the next when it follows the count is from Ok-Topk (Li &
-Hoefler, 2022); the correction is ours. If K of n entries reached t, and k = density n are wanted,
-t sqrt(ln(n / k) / ln(n / K)) is next: right for a normal gradient, and half of the way for a
-Laplace one or a heavier tail. The first threshold, and one after which K is not in [low k, high k],
-is from a sample, as in `sampled_topk`. No more than `capacity` k entries are sent, of more the
-largest: the others stay in the residual. Zeros are not sent. Meant for `error_feedback: true`.
+Ok-Topk (Li & Hoefler, 2022) showed that a step can use the last threshold if it follows the count.
+The correction is ours. Suppose that K of n entries reached t, and k = density n are wanted. The
+next threshold is t sqrt(ln(n / k) / ln(n / K)). This is right for a normal gradient, and goes half
+of the way for a Laplace one or a heavier tail.
 
-Workers tell each other K and send that many entries. Filled up to the capacity they would not have
-to tell; that is fewer bytes only where (capacity - 1) k is below 4.
+The first threshold is from a sample, as in `sampled_topk`. So is the next one if K was not in [low
+k, high k]. At most `capacity` k entries are sent, the largest ones; the others stay in the
+residual. Zeros are not sent. Use it with `error_feedback: true`.
 
-On a GPU nothing waits for the host: every threshold is from a sample, the capacity is always sent,
-filled up with zeros, and of too many entries those of lowest position are.
+Workers tell each other K, and send that many entries. Filling up to the capacity would make this
+unnecessary, but saves bytes only if (capacity - 1) k is below 4.
+
+On a GPU nothing waits for the host. Every threshold is from a sample there, and the capacity is
+always sent, filled up with zeros. Of too many entries, those of lowest position are sent.
 """
 
 from dataclasses import dataclass, field

@@ -1,11 +1,12 @@
 """16-bit gradients: every worker divides by P, casts, and the ring adds up in the 16-bit type.
 
-As torch's fp16_compress_hook, except that the division comes before the cast, not after it, so that
-P gradients of the largest float16 still have a mean; and that a gradient which would overflow on
-the way is refused, not made infinite. What rounding, or underflow, took from the gradient is
-`unsent`. The ring rounds P - 1 times more, each time by half a unit of the type at most (measured
-between CPUs: 0.0011 of the magnitudes for float16 and 0.0092 for bfloat16, 4 workers); that stays
-lost.
+This follows torch's fp16_compress_hook with two exceptions. The division comes before the cast, so
+that P gradients of the largest float16 still have a mean. A gradient that would overflow on the way
+is refused, and does not become infinite.
+
+`unsent` is the error of rounding and underflow. The ring rounds P - 1 times more, each time by at
+most half a unit of the type. This error is lost. Between CPUs with 4 workers we measured 0.0011 of
+the magnitudes for float16, and 0.0092 for bfloat16.
 """
 
 from dataclasses import dataclass

@@ -1,15 +1,21 @@
 """PowerSGD: every matrix as a product of two thin factors, by one power iteration (Vogels, 2019).
 
-Algorithms 1 and 2, per bucket: P = M Q, mean over workers; P made orthonormal; Q = M^T P, mean over
-workers; the result is P Q^T, and `unsent` M - P Q^T with these factors, as in the paper and in
-torch's powerSGD_hook. Vectors are not compressed: they travel with P. One bucket that holds the
-whole model is the paper's form: two all-reduces a step. Meant for `error_feedback: true`. We
-differ:
-- P is made orthonormal by QR, as in ACP-SGD's experiments: zeros and dependent columns are no case
-  of their own, where Gram-Schmidt divides by zero;
-- a kept Q has its columns divided by their largest magnitude, which changes no result but for
-  rounding: the factors of tiny and of huge gradients neither underflow nor overflow.
-Workers get equal bits where they run the same kernels: on processors of one kind.
+Algorithms 1 and 2 do this for each bucket:
+
+1. Compute P = M Q, average it over workers, and make it orthonormal.
+2. Compute Q = M^T P, and average it over workers.
+3. The result is P Q^T. `unsent` is M - P Q^T with these factors, as in the paper and in torch's
+  powerSGD_hook.
+
+Vectors are not compressed and travel with P. One bucket that holds the whole model is the paper's
+form, with two all-reduces a step. Use it with `error_feedback: true`. We differ:
+
+- P is made orthonormal by QR, as in ACP-SGD's experiments. Zeros and dependent columns then need no
+  case of their own; Gram-Schmidt would divide by zero;
+- the columns of a kept Q are divided by their largest magnitude. This changes the result by
+  rounding only, and keeps the factors of tiny and huge gradients from underflow and overflow.
+
+Workers get equal bits if they run the same kernels, on processors of one kind.
 """
 
 from collections.abc import Sequence

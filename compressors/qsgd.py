@@ -1,11 +1,12 @@
 """QSGD: stochastic rounding to a few levels of a norm (Alistarh et al., 2017, section 3.1).
 
-An element v of a block becomes norm * sign(v) * l / s, l in 0..s, with expectation v; s =
-2^(bits - 1) - 1, so that sign and level fit in `bits` bits. As in the paper's experiments blocks
-have 512 elements and the norm is the largest magnitude (`max`; `l2` is that of its theory, with
-more variance). Codes have a fixed number of bits; the paper's Elias coding is not done. The result
-is unbiased and is meant for `error_feedback: false`: where its error exceeds the gradient, feedback
-diverges (measured on normal gradients: 2 to 4 bits with l2, 2 bits with max).
+An element v of a block becomes norm * sign(v) * l / s, where l is in 0..s and the expectation is v.
+With s = 2^(bits - 1) - 1, sign and level fit in `bits` bits. As in the paper's experiments, blocks
+have 512 elements and the norm is the largest magnitude (`max`). The norm of its theory is `l2`,
+with more variance. Codes have a fixed number of bits; we leave out the paper's Elias coding.
+
+The result is unbiased, so use `error_feedback: false`. If the error exceeds the gradient, feedback
+diverges. On normal gradients we measured this for 2 to 4 bits with l2, and for 2 bits with max.
 """
 
 from dataclasses import dataclass

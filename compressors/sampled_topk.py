@@ -1,12 +1,15 @@
 """Sampled top-k: a threshold from a sample, corrected until about k entries pass (DGC; Lin, 2018).
 
-The low-overhead top-k of DC2 (Abdelmoniem & Canini, 2021), with the constants of sands-lab/grace.
-It sends between low k and high k entries, k = density n. We differ where that code can go wrong:
-- the sample is runs of 32 elements, evenly spaced from a random start: at 25 M it takes a fifth of
-  the time of single ones. It has 160/density elements at least (8 % error were all independent);
-- zeros are not sent, so that a gradient with few other entries sends fewer than low k;
-- where the count jumps over the range (equal magnitudes), or `rounds` end above it, the k largest
-  are sent.
+This is the low-overhead top-k of DC2 (Abdelmoniem & Canini, 2021), with the constants of
+sands-lab/grace. It sends between low k and high k entries, where k = density n. We differ where
+that code can go wrong:
+
+- the sample consists of runs of 32 elements, evenly spaced from a random start. At 25 M elements
+  this takes a fifth of the time of single ones. It has at least 160/density elements (8 % error if
+  all were independent);
+- zeros are not sent, so a gradient with few other entries may send fewer than low k;
+- the k largest are sent if the count jumps over the range (equal magnitudes), or is above it after
+  `rounds` corrections.
 """
 
 from dataclasses import dataclass
