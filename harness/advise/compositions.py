@@ -20,9 +20,9 @@ from harness.reporting.analysis.regret import ORACLE
 from harness.validation import checked
 
 DENSITIES = (0.1, 0.01, 0.001)  # of uniform methods, as studies of them compare
-TWIN = CALIBRATED  # as this machine would run packets, whatever else goes on here
+TWIN = CALIBRATED  # packets on this machine, without other programs
 STAR = "simulated"
-OURS = ("seed", "comparison", "seeds", "plan", "rerun")  # what the race itself decides
+OURS = ("seed", "comparison", "seeds", "plan", "rerun")  # keys that the race sets itself
 
 
 class Contender(NamedTuple):

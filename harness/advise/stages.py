@@ -17,7 +17,7 @@ from harness.reporting.analysis import load, metrics
 from harness.reproduce.perform import perform
 from harness.runner.run import Outcome, failure_report
 
-AT_A_TIME = 2 * (os.cpu_count() or 1)  # runs between two looks at who can still be first
+AT_A_TIME = 2 * (os.cpu_count() or 1)  # runs between decisions on who can still be first
 
 Say = Callable[[str], None]
 
@@ -156,7 +156,7 @@ def raced(question: Question, plans: Plans, pairs: int, say: Say) -> Race:
     found.drop(dense.label)
     for seed in range(1, pairs):
         if race.leader(found.going) is None:
-            break  # nobody is there in every pair
+            break  # no method has a time in every pair
         found.run([found.runs[name] for name in found.going], seed)
         found.drop(dense.label)
     return found

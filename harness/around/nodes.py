@@ -105,7 +105,7 @@ class Nodes:
 
     def __init__(self, run_dir: Path, asked: Asked, network: Network) -> None:
         self._run_dir = run_dir
-        self.running: dict[int, int] = {}  # node -> its process 1, while the command goes on
+        self.running: dict[int, int] = {}  # node -> its process 1, while the command runs
         self.endings: dict[int, int] = {}  # node -> status as a shell has it, in order
         self._pipes: dict[int, int] = {}  # descriptor -> node
         self._endings: dict[int, int] = {}  # node -> descriptor that its process 1 writes to

@@ -31,7 +31,7 @@ from profiles.base import WAYS, Profile
 EXPERIMENT = "around"
 FIRST_BYTE = "first_byte"
 OF_A_STEP = ("step", "epoch", "loss", "time", "samples")  # groups of a pattern, no metrics
-# What a run of ours is told that one of a foreign command is told too, and what may be said of it.
+# Keys of our runs that runs of a foreign command have too.
 SHARED = (
     "workers", "workers_per_node", "seed", "network_seed", "target", "timeouts", "network",
     "profile", "experiment", "results", "rerun", "report", "tracker",
@@ -222,7 +222,7 @@ def _settings(choice: list[str], command: dict[str, Any], own: dict[str, str]) -
         config["experiment"] = EXPERIMENT
     if isinstance(config["target"], dict) and config["target"]["metric"] is None:
         config["target"]["metric"] = Command(**_fields(command)).metric
-    places = ("results", "rerun", "report", "tracker")  # which are no part of what is run
+    places = ("results", "rerun", "report", "tracker")  # which do not change the run
     words = [each for each in choice if each.partition("=")[0] not in places]
     words += [f"{key}={value}" for key, value in own.items()]
     typed = shlex.join([*words, "--", *command["words"]])

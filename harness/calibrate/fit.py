@@ -19,7 +19,7 @@ from harness.virtual.tcp_flows import segments
 
 BITS_PER_S = 1e6  # of one Mbit/s
 NORMAL = 1.4826  # standard deviations in a median absolute deviation
-CLEARLY = 1.5  # times what wakings take, what they do not bound
+CLEARLY = 1.5  # times the time of wakings: longer samples are not bound by them
 BETTER = 0.001  # by which shares by rate have to bring the median error down
 LEAST_SHARE = 0.01  # of a rate, that payload has
 ROUNDS = {"all_reduce": 2, "all_gather": 1}  # times around the ring
@@ -42,10 +42,10 @@ class Links(NamedTuple):
     median: float  # absolute error of a sample, relative
     worst: float
     noise: float  # standard deviation of equal collectives, relative
-    wake_s: float = 0.0  # real, of a message, until who waits for it goes on
-    latency_noise: float = 0.0  # deviation of what a message takes beside its bytes, relative
+    wake_s: float = 0.0  # real, from a message's arrival until the process that waits for it runs
+    latency_noise: float = 0.0  # relative deviation of a message's latency
     bucket: Bucket = Bucket()
-    message_bytes: float = 0.0  # by which a message is longer than what is in it, as payload
+    message_bytes: float = 0.0  # overhead of a message, in bytes of payload
     efficiencies: Mapping[float, float] = {}  # by rate in Mbit/s, where they are off by less
 
     def share(self, rate_mbit: float) -> float:
@@ -221,7 +221,7 @@ def solved(
     scaled = matrix / times[:, None]
     largest = scaled.max(axis=0)
     count, columns = scaled.shape
-    cost = np.concatenate([np.zeros(columns), np.ones(2 * count)])  # of what is above and below
+    cost = np.concatenate([np.zeros(columns), np.ones(2 * count)])  # of deviations above and below
     equal = np.hstack([scaled / largest, np.eye(count), -np.eye(count)])
     solution = linprog(cost, A_eq=equal, b_eq=np.ones(count)).x[:columns] / largest
     return solution, np.abs(scaled @ solution - 1)

@@ -50,7 +50,7 @@ class Sample(NamedTuple):
     rate_mbit: float
     nbytes: int  # reduced, or of each piece gathered
     times_s: Sequence[float]  # real, of its repetitions, one after the other
-    buckets: int = 1  # so many in a row, without a pause
+    buckets: int = 1  # number of buckets in a row, without a pause
 
     @property
     def seconds(self) -> float:
@@ -83,7 +83,7 @@ def measured(plan: MeasurementGrid) -> list[Sample]:
 
 
 def take(plan: MeasurementGrid) -> list[Sample]:
-    """Measure here, in namespaces of our own."""
+    """Time the collectives of `plan` in namespaces of this machine, and return the samples."""
     found = []
     for nodes in plan.nodes:
         for rate_mbit in plan.rates_mbit:

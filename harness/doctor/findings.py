@@ -11,7 +11,7 @@ class Finding(NamedTuple):
     mark: Mark
     found: str
     means: str = ""
-    enable: str = ""  # what the user can do; "" where there is nothing to
+    enable: str = ""  # remedy for the user; "" if there is none
 
 
 def told(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:

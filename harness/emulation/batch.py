@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-REQUEST, ACK, ECHO, DUMP, CREATE = 0x1, 0x4, 0x8, 0x300, 0x600  # CREATE: and refuse what is there
+REQUEST, ACK, ECHO, DUMP, CREATE = 0x1, 0x4, 0x8, 0x300, 0x600  # CREATE refuses existing ones
 MOST_AT_ONCE = 64  # their answers, of 1 KiB, fit into a receive buffer of the usual 208 KiB
 _READ_BYTES = 1 << 16
 _ERROR, _DONE = 2, 3
@@ -57,7 +57,7 @@ def ask(ip: IPRoute, requests: Sequence[Request]) -> list[bytes | int]:
 def _ask_at_once(ip: IPRoute, requests: Sequence[Request]) -> list[bytes | int]:
     numbers = [next(_NUMBERS) for _ in requests]
     last = numbers[-1]
-    # without ECHO the kernel tells those who listen to changes, but not who asks, even after a get
+    # without ECHO the kernel reports changes to listeners only, not to the asking socket
     flags = [ECHO | ACK if number == last else ECHO for number in numbers]
     ip.send(b"".join(map(_message, requests, numbers, flags)))
     found: dict[int, bytes | int] = {}

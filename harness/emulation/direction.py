@@ -11,7 +11,7 @@ from harness.emulation.packets import BURST_US
 from harness.emulation.probe import Ends
 from profiles.base import Link
 
-_telling = threading.Lock()  # while what is intended and what the kernel holds may differ
+_telling = threading.Lock()  # held while intention and kernel may differ
 
 
 class Source(NamedTuple):
@@ -49,7 +49,7 @@ class Direction:
         self.dilation, self.queue_bytes = dilation, queue_bytes
         self.ends = ends  # of a flow that crosses this direction and no other shaper
         self.planned: Link = conditions(0.0)
-        self.intended: Link = self.planned  # what the kernel was last told
+        self.intended: Link = self.planned  # last conditions given to the kernel
         self.applied_mbit = 0.0  # emulated, as read back
         self._recent_mbit = 0.0  # real, highest since it was last taken
 

@@ -7,7 +7,7 @@ import struct
 
 GET_TSO, GET_GSO, GET_GRO, SET_TSO = 0x1E, 0x23, 0x2B, 0x1F  # ETHTOOL_GTSO ...
 _SIOCETHTOOL = 0x8946
-_VALUE = struct.Struct("II")  # a command, and what it sets or tells
+_VALUE = struct.Struct("II")  # a command, and the value it sets or returns
 
 
 def ask(interface: str, command: int, value: int = 0) -> int:

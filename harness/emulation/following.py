@@ -39,7 +39,7 @@ class Shaped(NamedTuple):
 
     dilation: float
     update_s: float  # real
-    packet_bytes: int | None  # longest; None: what the kernel makes of segments
+    packet_bytes: int | None  # longest; None: as long as the kernel's segments
 
 
 def check(profile: Profile, nodes: int, shaped: Shaped) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from harness.emulation.probe import Ends, connect
 
-LEAST_HEADROOM = 2.0  # carried over needed; below, what a run measures is this machine
+LEAST_HEADROOM = 2.0  # carried / needed; below it, a run measures this machine
 _CHUNK_BYTES = 1 << 18
 
 

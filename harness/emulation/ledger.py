@@ -119,7 +119,7 @@ def settle(path: Path, dry_run: bool = False) -> list[str]:
             pid = known.owner.partition(".")[0]
             raise InUse(f"{known.interface} is shaped by {known.run} (pid {pid})") from None
         if not _is_same(file, path):
-            return []  # somebody else has just restored it
+            return []  # another process has just restored it
         return _restore(path, read(path), dry_run)
     finally:
         os.close(file)

@@ -130,7 +130,10 @@ class Network:
 
     @contextmanager
     def watched(self, ip: IPRoute) -> Iterator[list[Monitor]]:
-        """Listen in the switch and all nodes for changes that `ip` does not make."""
+        """Context manager that yields monitors of changes that `ip` does not make.
+
+        They listen in the switch, and in the namespaces of all nodes and hosts.
+        """
         places = [(direction.name, direction.place) for direction in self.directions]
         links = {place.impairer: name for name, place in places if place.impairer is not None}
         links |= {place.shaper: name for name, place in places}

@@ -45,7 +45,7 @@ def lease(
     try:
         yield found, nic.prepare(ip, found, peers, control_port)
     except BaseException:
-        # The first failure is the cause; one of the restoring is only told: the guard goes on.
+        # The first failure is the cause. A failed restoring is only logged, as the guard runs.
         try:
             ledger.restore()
         except NetworkError as second:

@@ -28,7 +28,7 @@ class Ticks(NamedTuple):
 
     idle: int
     stolen: int
-    processes: int  # without interrupts, which nobody asked for
+    processes: int  # without interrupts, which no process asked for
     total: int
 
 

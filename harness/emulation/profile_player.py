@@ -24,7 +24,7 @@ from harness.emulation.network import Network
 from harness.records.run_directory import Events, LinkSample, Table
 from profiles.base import Link
 
-MOST_MISSED = 1000  # moments of the plan; after more, only the last is told
+MOST_MISSED = 1000  # moments of the plan; of more, only the last ones are recorded
 PAUSED_S = 0.005  # real, between looks at a clock that stands still
 STOOD_STILL_S = 1.0  # real: of a player that stands still for longer an event tells
 
@@ -68,7 +68,7 @@ class Player:
         self._update_s = network.options["update_s"] / clock.dilation  # emulated
         # the last moment of the plan that was looked at
         self._moment = int(clock.begins_s / self._update_s + 1e-6) - 1
-        self._told: dict[str, Link] = {}  # what the events so far say of each link
+        self._told: dict[str, Link] = {}  # conditions of each link in the events so far
         self._seen_s: float | None = None  # of the clock, when it was last looked at
         self._samples = Deadlines(network.options["sample_s"])
         self._sampled = False  # the first sample comes as soon as the clock starts

@@ -19,7 +19,7 @@ PACKETS, EVERY_S, PATIENCE_S = 21, 0.01, 2.0  # to each; between two; after the 
 SHARE_OK, SLACK_MS = 0.10, 5.0  # real; a timer of a 100 Hz kernel is 10 ms coarse
 SO_TIMESTAMPNS = 35  # what socket(7) calls SO_TIMESTAMP, in ns
 _TIMESPEC = struct.Struct("@ll")  # s, ns
-_PACKET = struct.Struct("qq")  # ns: when it was sent, what it took to get there
+_PACKET = struct.Struct("qq")  # ns: time of sending, time on the way there
 
 
 class RoundTrip(NamedTuple):

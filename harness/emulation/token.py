@@ -8,7 +8,7 @@ from pathlib import Path
 
 VARIABLE = "GRADNET_TOKEN"
 LEAST = 16  # characters
-OTHERS = 0o077  # permissions of who is not the owner
+OTHERS = 0o077  # permissions of users other than the owner
 WANTED = (
     f"host needs a token of {LEAST} characters or more, the same on every machine: in the "
     f"environment as {VARIABLE} (export {VARIABLE}=$(openssl rand -hex 16)), or in a file that "
@@ -17,7 +17,10 @@ WANTED = (
 
 
 def of_run(file: str | None) -> str:
-    """Return the token in `file`, else in the environment. ValueError if missing or readable."""
+    """Return the token in `file`, or without a file in the environment.
+
+    Raise ValueError if it is missing or too short, or if others may read the file.
+    """
     if file is None:
         found, where = os.environ.get(VARIABLE, ""), VARIABLE
     else:

@@ -80,7 +80,7 @@ def become_root(kinds: int = 0) -> None:
 
 def _end_as(inside: int) -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # process 1 is told too; its end is what counts
+        signal.signal(number, signal.SIG_IGN)  # process 1 gets it too, and its end counts
     os._exit(shell_status(os.waitpid(inside, 0)[1]))
 
 

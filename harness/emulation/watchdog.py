@@ -53,7 +53,7 @@ def _detach(path: Path, process: int) -> None:
     os.closerange(3, process)
     os.closerange(process + 1, os.sysconf("SC_OPEN_MAX"))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the run is told too; its end is what counts
+        signal.signal(number, signal.SIG_IGN)  # the run gets it too, and its end counts
     setproctitle(f"harness: watchdog of {path.name.removesuffix(ledger.SUFFIX)}")
 
 

@@ -67,7 +67,7 @@ def versions() -> dict[str, str | None]:
 
 
 def machine() -> str:
-    """Processor and cores, as people tell machines apart."""
+    """Return the processor's name and the number of cores, as text."""
     return f"{_cpu()}, {os.cpu_count()} cores"
 
 

@@ -34,7 +34,7 @@ class OutputFolder:
 
     root: Path
     inside: tuple[str, ...] = ()  # names of nested folders
-    instead: str = OUT  # what the user can do where the folder cannot be written
+    instead: str = OUT  # remedy for the user if the folder cannot be written
 
     @classmethod
     def beside(cls, folder: Path, name: str) -> "OutputFolder":

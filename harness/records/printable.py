@@ -30,7 +30,7 @@ def values(content: Any) -> Any:
 
 
 class PrintableError(Exception):
-    """An error whose message may name what others have named."""
+    """Error whose text has no control characters, since it may contain names from other users."""
 
     def __str__(self) -> str:
         return lines(super().__str__())

@@ -163,7 +163,7 @@ OLD_NAMES = {  # of columns in tables that older versions wrote
     "activation_occupancy": "achieved_activation_density",
     "before_s": "compute_before_first_bucket_s",
 }
-OLD_PLACES = {  # of classes in config.yaml, likewise
+OLD_PLACES = {  # of classes in config.yaml that older versions wrote
     "harness.data.": "harness.workloads.data.",
     "harness.models.": "harness.workloads.models.",
     "harness.network.": "harness.emulation.",

@@ -46,7 +46,7 @@ class Totals(NamedTuple):
     steps: int = 0
     samples: int = 0
     sent_bytes: int = 0
-    mean_density: float | None = None  # of what was sent, over rows that sent something
+    mean_density: float | None = None  # density sent, mean over rows that sent something
     compute_s: float = 0.0
 
 

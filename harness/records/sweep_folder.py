@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from harness.records.run_directory import read_json, write_json
 
 FOLDER, RUNS = ".sweeps", "runs.json"
-JOBS = ".jobs"  # below FOLDER: what a launcher keeps of its jobs
+JOBS = ".jobs"  # below FOLDER: the launcher's own files
 ID = re.compile(r"[0-9a-f]{12}")
 
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from harness.config.backends import BETWEEN_CPUS
 from harness.records.flows import Competing, competing_bytes
 
-BYPASS_SHARE = 0.98  # of what was sent has to be seen by the shaper
-EXCESS_SHARE = 1.1  # of what was sent: headers are 1.046, the rest is sent again
+BYPASS_SHARE = 0.98  # of the bytes sent, at least, must pass the shaper
+EXCESS_SHARE = 1.1  # of the bytes sent, at most: headers are 1.046, the rest is retransmissions
 STAGES_EXCESS_SHARE = 1.25  # of what stages and servers send, in messages that are not counted
 ACKNOWLEDGING_SHARE = 0.05  # of the bytes that go the other way
 HOP_BYTES = 400  # headers of a segment, of its announcement, and of answers; 350 measured
@@ -85,7 +85,7 @@ def reasons(
     if len(carried.sent) < 2:
         return []  # nothing leaves the node
     reasons = []
-    slack = more.share / (1 - loss) ** 2  # what is lost is sent again, and lost again
+    slack = more.share / (1 - loss) ** 2  # lost packets are retransmitted, and may be lost again
     for link, bounds in _bounds(carried, flows, passed, workers_per_node).items():
         seen = passed[link]
         if seen < 0:

@@ -36,14 +36,14 @@ class Delivery(NamedTuple):
     """
 
     communicated_s: float  # emulated, all ranks at once in what fills links
-    delivered: float | None = None  # of what the slowest link was to carry, at least
+    delivered: float | None = None  # carried bytes / least bytes that the slowest link had to carry
     delivered_worst: float | None = None
     worst_s: float | None = None  # emulated, when that second began
-    exceeded: float | None = None  # of what a link was to carry at most, the highest of all links
+    exceeded: float | None = None  # carried / most bytes that the plan allows, highest of all links
     exceeded_worst: float | None = None
     exceeded_link: str | None = None
     short_exchanges: int = 0  # too short to judge one by one
-    short_took: float | None = None  # their time, of what the plan and latency allow
+    short_took: float | None = None  # their time / time that plan and latency allow
     short_took_worst: float | None = None  # of about a second of them
     short_worst_s: float | None = None  # emulated, when that began
 

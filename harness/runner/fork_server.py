@@ -200,7 +200,10 @@ def _wait(supervisor: int, runner: socket.socket, run_dir: Path) -> None:
 def _be_supervisor(
     run_dir: Path, supervise: Callable[[Path], None], stop: int, log: int, lock: int
 ) -> NoReturn:
-    """Enter the namespaces of the run's network. Their process 1 does not return."""
+    """Supervise the run in `run_dir` in this forked process, and exit. Never return.
+
+    Enter the namespaces of the run's network first. `stop`, `log` and `lock` are descriptors.
+    """
     code = 1
     try:
         _put(stop, 0)

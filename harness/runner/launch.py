@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import torch._dynamo  # noqa: F401  DDP imports it; once here saves every rank two seconds
-import torchvision  # noqa: F401  likewise
+import torchvision  # noqa: F401  slow to import too
 from setproctitle import setproctitle
 from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

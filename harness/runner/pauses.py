@@ -14,7 +14,7 @@ LOOK_S = 0.2  # real, between looks
 LEAST_S = 0.5  # real: a shorter pause is not told
 WAITED = "waited for a processor"  # cause of a pause
 WAITED_SHARE = 0.8  # of the time between looks, that a thread wanted to run and did not
-_SHARE = 100  # of what a look took, until the next
+_SHARE = 100  # pause until the next look, as a multiple of a look's duration
 
 
 class Pause(NamedTuple):
@@ -29,7 +29,7 @@ class Seen(NamedTuple):
 
     stopped: bool
     waited_s: Mapping[int, float]  # for a processor since its beginning, by thread
-    ran_s: Mapping[int, float]  # likewise, on one
+    ran_s: Mapping[int, float]  # on a processor, since its beginning, by thread
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Pauses:
     _waited_s: float = field(default=0.0, init=False)  # of all threads
     _ran_s: float = field(default=0.0, init=False)
     _before: dict[int, Seen] = field(default_factory=dict, init=False)
-    _now: dict[int, Pause] = field(default_factory=dict, init=False)  # that go on, by rank
+    _now: dict[int, Pause] = field(default_factory=dict, init=False)  # pauses in progress, by rank
     _looked: tuple[float, float | None] = field(default=(0.0, None), init=False)
     _next: float = field(default=0.0, init=False)
     unwatched_s: float | None = field(default=None, init=False)  # most that a look was late

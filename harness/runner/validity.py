@@ -261,7 +261,7 @@ def _probed(evidence: NetworkEvidence) -> list[str]:
     return [name for probe in evidence.proof["probe"] for name in validity_checks.names(probe)]
 
 
-# What is known of links, whoever uses them; `harness.around` has no more.
+# Checks that only need records of the links; `harness.around` has no other records.
 NETWORK_CHECKS: Sequence[Check[NetworkEvidence]] = (
     Check("rates before step 0", lambda e: validity_checks.of_probes(e.proof["probe"], e.links)),
     Check("round trips", lambda e: validity_checks.of_round_trips(e.proof["round_trips"])),

@@ -15,7 +15,7 @@ from harness.runner.checks import CouldNotCheck, NotNeeded
 from harness.runner.lateness import MOST_BOUNDED_SHARE, MOST_VALID_SHARE, Lateness
 from harness.runner.pauses import WAITED
 
-LEAST_HEADROOM = 2.0  # what the machine carries unshaped, over what the links may ask for
+LEAST_HEADROOM = 2.0  # unshaped capacity of the machine / need of the links
 # Of the processors, whatever has them. With none idle, paced and replayed steps took from 0 to 24 %
 # longer, the longer the more processes wanted one; so much is not to be told from the rest.
 LEAST_IDLE_SHARE = 0.02
@@ -29,7 +29,7 @@ OR_PACED = ", or use emulation.compute=paced or replay"  # where computation is 
 MOST_STEAL_SHARE = 0.02  # of them, taken by the machine that this one is a guest of
 OUTLIER, OUTLIER_S = 10.0, 0.5  # x a rank's median step, and real seconds above it: it stood still
 UNSETTLED_STEPS = 2  # of a run: caches fill
-CARRIED_SHARE = 1.02  # of what a shaper's rates add up to
+CARRIED_SHARE = 1.02  # carried bytes / bytes that the shaper's rates allow
 OFF_PLAN_SHARE = 0.01  # of the samples of links
 SKIPPED_SHARE = 0.01  # of the changes of the plan; one is always allowed
 SAMPLED_SHARE = 0.5  # of the rows that links.csv should have for a link
@@ -39,8 +39,8 @@ ALWAYS_SAMPLE_S, MOST_SAMPLE_SHARE = 0.25, 0.25
 # link with exchanges of a megabyte, and its slowest case seen on a quiet machine 0.84; a plan that
 # the shapers cannot follow 0.46. A second has a hundredth of the exchanges, so less is asked of it.
 LEAST_DELIVERED, LEAST_DELIVERED_WORST = 0.8, 0.5
-# A link never carries more than its shaper lets through but for a packet; of a second, what the
-# times of a sample and of its counters are apart, some tens of milliseconds, comes to it.
+# A link never carries more than its shaper lets through, except for a packet. Within a second,
+# the time between a sample and its counters, some tens of milliseconds, adds to it.
 MOST_DELIVERED, MOST_DELIVERED_WORST = 1.05, 1.2
 MOST_SHORT, MOST_SHORT_WORST = 1.0, 1.6  # of the time that plan and latency allow short exchanges
 MOST_TOLD = 4  # changes from outside; the events have all

@@ -14,11 +14,11 @@ from harness.virtual.ring_finish import SEGMENT_BYTES
 from harness.virtual.routes import Paths, Routes
 from harness.virtual.tcp_flows import TcpFlows, payload_shares
 
-# of the room in a queue, CUBIC's window that fills it: between full and what is left after a loss,
-# 0.7 (RFC 9438, 4.6); half of it is in one queue, half in the next one, as acknowledgements
+# Share of a queue that CUBIC's window fills: the mean of full, and of the rest after a loss,
+# 0.7 (RFC 9438, 4.6). Half of it is in one queue, and half in the next one, as acknowledgements.
 WINDOW = (1 + 0.7) / 2
-# what several flows keep beyond; twice the mean share of a queue of 4 nodes' links was 0.87, 0.94,
-# 1.02 and 1.13 of 1, 2, 4 and 8 flows a link (links.csv)
+# Increase with the number of flows. Twice the mean share of a queue of 4 nodes was 0.87, 0.94,
+# 1.02 and 1.13 for 1, 2, 4 and 8 flows a link (links.csv).
 WINDOW_PER_DOUBLING = 0.09
 
 
@@ -35,7 +35,7 @@ class BandwidthShares:
 
     def __post_init__(self) -> None:
         self._shared = self.routes.shared()
-        self._known: LinkSeries | None = None  # what the others are of
+        self._known: LinkSeries | None = None  # links that the values below are for
         self._hop_rates = self._shared  # [states, nodes]: payload bytes/s from each to the next
         self._rates = self._shared  # [states, 2]: of the slowest hop, of all in a row
         self._waits_s: list[float] = []  # how long the ring's messages wait

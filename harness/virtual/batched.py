@@ -65,7 +65,7 @@ class OnePass:
         before = random_numbers(task.device)
         try:
             in_one = self._timed(0, self._in_one_pass, task, shares)
-        except Exception:  # the usual way tells what is wrong, if it is wrong there
+        except Exception:  # a real error shows in the pass rank by rank
             set_random_numbers(before, task.device)
             return False
         alone = self._timed(1, self._one_by_one, task, shares)

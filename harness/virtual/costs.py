@@ -93,7 +93,7 @@ class Costs:
     efficiency: float  # payload's share of a link's rate
     queue_bytes: float = 0.0  # that each direction holds
     noise: Noise = field(default_factory=Noise)
-    wake_s: float = 0.0  # of a message, until who waits for it goes on
+    wake_s: float = 0.0  # from a message's arrival until the process that waits for it runs
     cpu_oversubscription: float = 1.0  # workers that share a processor
     burst_s: float = 0.0  # of its rate, that an idle link lets through at once
     packet_bytes: float = 0.0  # most in one packet, which passes whole; 0: bytes flow

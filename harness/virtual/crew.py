@@ -53,7 +53,7 @@ class VirtualCondition:
     world: World
 
     def __enter__(self) -> bool:
-        return True  # nobody else runs
+        return True  # no other thread runs
 
     def __exit__(self, *error: object) -> None:
         return None
@@ -170,10 +170,10 @@ class VirtualCrew(VirtualRun):
         )
 
     def _mean(self, loop: Loop, took_s: float) -> float:
-        return took_s  # nobody waits for the others
+        return took_s  # no worker waits for the others
 
     def _drifted(self, rank: int, loop: Any) -> bool:
-        return False  # nobody has weights of its own
+        return False  # no worker has weights of its own
 
 
 def virtual(run: Run) -> type[VirtualRun]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from harness.virtual.lanes import LaneOp
 
-SETTLING = 4  # exchanges: what is compiled, fetched and allocated once is no part of the others
+SETTLING = 4  # exchanges that compile, fetch and allocate, which later ones do not
 MOST_KEPT = 64  # densities
 Kind = tuple[float, int, str]  # of an exchange: its density, how many buckets, and their first
 

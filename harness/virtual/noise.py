@@ -32,7 +32,7 @@ class Noise:
     latency: float = 0.0
     exchange: float = 0.0
     _exchange: int = field(default=-1, init=False)
-    of_exchange: float = field(default=1.0, init=False)  # factor of the one that goes on
+    of_exchange: float = field(default=1.0, init=False)  # factor of the current exchange
 
     def __post_init__(self) -> None:
         self.begin(0)

@@ -215,7 +215,7 @@ class VirtualRun:
         if is_last or not self.in_step:  # threads run in the order of their times
             self._sampler.up_to(end_s)
             every, done = self.asked.checkpoint_every, step + 1
-            if every and done % every == 0:  # for who goes on from there in this directory
+            if every and done % every == 0:  # for a run that resumes in this directory
                 self._events.append(CARRIED, end_s, step=done, bytes=self.costs.carried)
             self.tell()
         return end_s

@@ -27,7 +27,7 @@ class Decided:
     told: dict[str, Any] = field(default_factory=dict)
     density: float = 1.0  # of a step that exchanges nothing, until its row says
     chooses_horizon: bool = False
-    dense: bool = False  # the recorded rows say what was sent
+    dense: bool = False  # the recorded rows have the density sent
 
     @property
     def controller(self) -> "Decided":

@@ -9,7 +9,7 @@ from harness.virtual.costs import Costs
 from harness.virtual.link_states import LinkStates
 from profiles.base import Link
 
-MOST_LINKS = 128  # that all are told of
+MOST_LINKS = 128  # up to so many links, all are sampled
 
 
 @dataclass

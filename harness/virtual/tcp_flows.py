@@ -35,7 +35,7 @@ class TcpFlows(NamedTuple):
     initial_window_bytes: float = inf  # of one of them, at first
     segment_bytes: float = 0.0  # most in a segment of an all-reduce; 0: pieces are not divided
     segment_s: float = 0.0  # that a segment takes beside its way
-    message_bytes: float = 0.0  # by which a message is longer than what is in it, as payload
+    message_bytes: float = 0.0  # overhead of a message, in bytes of payload
 
     @property
     def is_bounded(self) -> bool:

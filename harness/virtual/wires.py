@@ -34,7 +34,7 @@ class Message:
     """`content`, uint8 [bytes], copied when it was sent."""
 
     content: Tensor
-    way: Travelling | None = None  # None: nobody has asked for it
+    way: Travelling | None = None  # None until the receiver asks for it
 
     def end_s(self) -> float | None:
         return self.way.end_s if self.way else None
@@ -56,7 +56,7 @@ class OneWay:
     """One direction between two ranks, which keeps the order of messages."""
 
     world: World
-    begin: Callable[[int], Travelling]  # a message of so many bytes, now
+    begin: Callable[[int], Travelling]  # starts a message of that many bytes now
     _sent: deque[Message] = field(default_factory=deque, init=False)
     _asked: deque[PendingReceive] = field(default_factory=deque, init=False)
 

@@ -8,7 +8,7 @@ from harness.workloads.fusion import MIB, Fusion
 
 FIRST_BUCKET_MB, BUCKET_MB = 1.0, 25.0  # DDP's own; the first is small: sending starts early
 Unfused = float | tuple[float, float] | None  # the first and all others; None: DDP's own
-BucketMb = Unfused | Fusion  # which what is sent fills
+BucketMb = Unfused | Fusion  # Fusion: filled by the bytes sent
 
 
 def scaled(bucket_mb: float | None, scale: float) -> Unfused:

@@ -30,8 +30,8 @@ from papers.netsense.groups import (
     told_of,
 )
 
-STABLE = 0.8  # of its highest throughput: what a stable method keeps in every later part
-FALLS = 0.6  # of its highest throughput: what a falling method comes down to
+STABLE = 0.8  # least share of its highest throughput that a stable method keeps later
+FALLS = 0.6  # share of its highest throughput that a falling method goes below
 PARTS = 10  # parts of the compared time, as figure 7 has ten rates
 WINDOW_S = 10.0  # of figure 8's throughput: the shortest time that flows stay or are away
 

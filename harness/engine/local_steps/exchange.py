@@ -25,7 +25,7 @@ from harness.engine.training.buckets import Buckets
 from harness.engine.training.state import require_alike
 from harness.records.run_directory import Span
 
-Fill = Callable[[int], None]  # writes what is sent of a fragment into its buckets
+Fill = Callable[[int], None]  # writes a fragment's payload into its buckets
 Patterns = Mapping[int, Tensor]  # [n], of the memory of some buckets, by its id
 
 

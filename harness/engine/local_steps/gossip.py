@@ -46,7 +46,7 @@ class Gossip:
     seed: int
     shares: Mapping[str, float] = field(default_factory=dict)
     error: BaseException | None = None
-    step: int = field(default=0, init=False)  # exchange that is next, or goes on
+    step: int = field(default=0, init=False)  # number of the current exchange, or of the next
     _release: Release | None = field(default=None, init=False)
     _begin: float = field(default=0.0, init=False)
     _backward: float = field(default=0.0, init=False)

@@ -25,10 +25,10 @@ class StageTimes(NamedTuple):
 
 @dataclass
 class Device:
-    """Clock of one stage: an `engine.training.pace.Pace` whose steps `release` begins.
+    """Clock of one pipeline stage, which paces its computation.
 
-    With `costs` None a micro-batch takes its real time. The real seconds outside computation only
-    grow.
+    With `costs`, a micro-batch takes as long as on the emulated device, otherwise its real time. As
+    a `Pace` it releases no gradients. The real seconds outside computation only grow.
     """
 
     clock: RankClock
@@ -38,7 +38,7 @@ class Device:
     late_s: float = field(default=0.0, init=False)  # that computing took beyond its time
     spans: list[LaneSpan] = field(default_factory=list, init=False)  # in this step, by micro-batch
     _free_s: float = field(default=0.0, init=False)  # on the clock: all before is done
-    _begin_s: float = field(default=0.0, init=False)  # of what is being computed
+    _begin_s: float = field(default=0.0, init=False)  # of the current computation
 
     def release(self, begin: float) -> Release | None:
         """Return None, since the computation decides when gradients may leave."""

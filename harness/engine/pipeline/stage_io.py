@@ -61,7 +61,7 @@ class End:
     shape: torch.Size
     clock: RankClock
     executor: Callable[[str], SerialExecutor]  # a thread of that name
-    dense_bytes: int = field(default=0, init=False)  # of what was sent, were it not compressed
+    dense_bytes: int = field(default=0, init=False)  # of the same pieces without compression
     flushed_s: float = field(default=0.0, init=False)  # real, for what had not left
 
     def __post_init__(self) -> None:

@@ -59,7 +59,7 @@ class RankContext(NamedTuple):
     replica: Callable[..., Replica] = Distributed  # builds the rank's copy of the model
     executor: Callable[[str], Any] = single_thread_executor
     once: Callable[[str, Callable[[], Any]], Any] = anew  # makes objects that ranks share, by name
-    shared: Callable[[str, Callable[[], Any]], Any] = anew  # likewise, for the threads of a rank
+    shared: Callable[[str, Callable[[], Any]], Any] = anew  # the same for the threads of a rank
     thread: int = 0  # index among the rank's threads
     pipeline_group: Any = None  # collectives of its pipeline's stages
     everyone: Any = None  # Collectives of all ranks, for pipelines and gossip

@@ -70,7 +70,7 @@ class RunRow(NamedTuple):
     late_at_most_s: float | None  # emulated delay by other programs; None if unbounded
     late_at_most_share: float | None  # the same as a share of its time
     reasons: str  # why the run is not valid, one per line
-    damaged: str  # what is wrong with its files; "" = nothing
+    damaged: str  # damage to its files; "" if there is none
     left_out: str  # why figures and averages leave the run out; "" = it counts
     ended: str
     setting: str  # short hash of `conditions`: runs of one setting may be compared

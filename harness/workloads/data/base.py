@@ -10,9 +10,9 @@ from torch import Tensor
 # Of one sample: channels, height, width of an image; words of a text; (39, 1) of a click;
 # (2, words) of a sentence and its translation.
 Shape = tuple[int, ...]
-# Images or clicks [n, *shape] float32 and their labels [n] int64; or numbers of words [n, words]
-# int64, and those of the words that follow each, likewise; or of pairs of sentences [n, 2, words],
-# as many as the longest has, and of the words of the second [n, words].
+# One of: images or clicks [n, *shape] float32, and labels [n] int64; word numbers [n, words]
+# int64, and the numbers of the words that follow; pairs of sentences [n, 2, words], as long as
+# the longest, and the words of the second [n, words].
 Batch = tuple[Tensor, Tensor]
 UNLABELLED = -100  # label of a word behind the end of a text, as torch's cross_entropy has it
 Plan = Iterable[tuple[Tensor, tuple[int, ...]]]  # per batch: indices [n], key of its randomness

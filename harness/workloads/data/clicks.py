@@ -25,7 +25,7 @@ from harness.workloads.data.columns import CATEGORIES, COUNTS, DAYS, ClickTable,
 from harness.workloads.data.kept import alone, cache_folder, replacing
 from profiles.limits import check_between
 
-FORMAT = 3  # of what is generated; to be raised when it changes
+FORMAT = 3  # of the generated file; raise it when the content changes
 CARDINALITIES = np.geomspace(4, 30, CATEGORIES).round().astype(int)
 ZIPF = 1.05  # exponent of the categories' frequencies
 MISSING = 0.05  # of the counts

@@ -27,7 +27,7 @@ DAYS = 7  # in equal parts, as DLRM cuts them: the file does not say where one b
 LARGEST = 2**31 - 1
 HEXADECIMAL = re.compile(rb"[0-9a-fA-F]{8}")
 BLOCK = 1 << 16  # lines parsed before they are written
-FORMAT = 1  # of a table on disk; to be raised when what is in it changes
+FORMAT = 1  # of a table on disk; raise it when the content changes
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from harness.workloads.models.lstm import LSTM
 from profiles.limits import check_between
 
 SIDE = 8  # px that images are pooled to
-SLACK = 1.05  # of the largest tensor: what a run may have, so that biases go with their weights
+SLACK = 1.05  # of the largest tensor: limit of a run, so that biases go with their weights
 
 
 @dataclass(frozen=True)
