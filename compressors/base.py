@@ -139,9 +139,9 @@ class Compressor(Protocol):
     # In the authors' code backward waits until a bucket is reduced, as a second collective of it
     # needs the result of the first.
     waits: bool = False
-    pushes: bool = True  # False: what it sends means nothing without the others', to a server
-    shares_state: bool = False  # what it keeps is for all threads of a trainer that call it
-    by_shape: bool = False  # what it sends follows from shapes, density and step: values may lack
+    pushes: bool = True  # False: a server cannot decode one worker's message
+    shares_state: bool = False  # all threads of a trainer share one object
+    by_shape: bool = False  # bytes follow from shapes, density and step; needs no values
     phases: tuple[float, ...] = (1.0,)  # shares of its work before the first collective, the 2nd...
     sent_entries: int | None = None  # of the last bucket, set when sent; None: as density says
     sent_of: int | None = None  # entries that these are of; None: all of the bucket's

@@ -42,7 +42,7 @@ class Buffers:
         if residual is not None:
             require_alike(residual, gradient)
         self.total = gradient if residual is None else residual  # the sum, when it has been made
-        self.addend = None if residual is None else gradient  # what is still to be added to it
+        self.addend = None if residual is None else gradient  # not yet added to the sum
         self.out = out
         self.needs_residual = out is None or out.data_ptr() != self.total.data_ptr()
         self.origin = Origin(gradient, self.total, examine)

@@ -40,7 +40,7 @@ class COVAP(Compressor):
     sharding: bool = True  # false: every bucket is one unit, however large
     init: float | None = None  # c of the first steps, in [0, 1]; None: 0.5, or 0.2 where I > 8
     ascend_range: float = 0.1  # c grows by it, >= 0
-    ascend_steps: int | None = None  # after so many steps each, >= 1; None: 50, or 100 where I > 8
+    ascend_steps: int | None = None  # steps between rises, >= 1; None: 50, or 100 if I > 8
     _last: list[int] = field(default_factory=list, init=False, repr=False)  # elements by bucket
     _sizes: list[int] = field(default_factory=list, init=False, repr=False)  # now, so far
 

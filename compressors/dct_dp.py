@@ -35,7 +35,7 @@ from compressors.topk_select import kept, kth_sampled, reached_at, runs
 
 WARMUP = (0, 10, 30, 100, 300)  # steps: while the residual grows
 REFRESHES = ("paper", "warmup")
-SHARE, FEWEST = 100, 1000  # one in so many entries is in a sample; but at least so many are
+SHARE, FEWEST = 100, 1000  # one in SHARE entries is sampled, at least FEWEST
 
 
 class Threshold(NamedTuple):

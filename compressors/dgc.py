@@ -45,7 +45,7 @@ class DGC(Compressor):
     replaces = ("error_feedback", "optimizer.momentum")
     momentum: float = 0.9  # m, in [0, 1)
     nesterov: bool = False
-    masking: bool = True  # momentum of what is sent is forgotten
+    masking: bool = True  # clear the momentum of sent entries
     clip_norm: float | None = None  # of the sum over workers of a bucket's gradients, > 0
     selection: SampledTopK = field(default_factory=SampledTopK)
     velocities: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)  # u

@@ -49,7 +49,7 @@ class LGreCo(Compressor):
     alpha: float = 1.0  # error allowed, as a multiple of the uniform choice's, >= 1
     lowest: float = 0.5  # multiple of the density, in (0, 1]
     highest: float = 2.0  # >= 1
-    choices: int = 9  # multiples beside 1, by equal factors, >= 2
+    choices: int = 9  # multiples in addition to 1, spaced by equal factors, >= 2
     bins: int = 10_000  # steps that errors are counted in, >= 100
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
     multiples: dict[str, float] = field(default_factory=dict, init=False, repr=False)
@@ -160,7 +160,7 @@ def least_sizes(layers: list[Layer], alpha: float, bins: int) -> list[int]:
         return [0] * len(layers)
     least = torch.zeros(bins + 1, dtype=torch.float64)  # size by steps of error spent, at most
     taken = torch.zeros(len(layers), bins + 1, dtype=torch.int16)
-    # An error may be any multiple of what is allowed, also infinite: more than all bins is enough.
+    # Errors may be far above the limit, or infinite: any number of bins above all suffices.
     steps = [
         (layer.errors / allowed * bins).ceil().clamp(max=bins + 1).long().tolist()
         for layer in layers

@@ -38,7 +38,7 @@ HALF = torch.finfo(torch.float16)
 class NetSenseML(Compressor):
     uniform_density = True  # at 1 everybody takes part in an all-reduce
     by_shape = True
-    is_mean = False  # what was pruned is in neither mean nor residual
+    is_mean = False  # pruned entries are in neither mean nor residual
     tr_q: float = 0.1  # density below which values may travel as float16, in [0, 1]
     tr_d: float | str = AUTO  # norm above which they do, >= 0; auto: 2^-14 sqrt(n)
     index_dtype: str = "int32"  # of positions on the wire, beside values of 2 or 4 bytes; int64

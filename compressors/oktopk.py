@@ -54,7 +54,7 @@ class OkTopK(Compressor):
     threshold_period: int = 32  # steps between two computations of thresholds, >= 1
     region_period: int = 64  # steps between two divisions into regions, >= 1
     local_gain: float = 1.012  # of the local threshold by step in between, >= 1
-    global_gain: float = 1.008  # likewise
+    global_gain: float = 1.008  # the same for the global threshold
     index_dtype: str = "int32"  # of positions on the wire; int64 makes an entry 12 bytes, not 8
     agreed: dict[tuple[str, ...], Agreed] = field(default_factory=dict, init=False, repr=False)
 

@@ -27,7 +27,7 @@ class QSGD(Compressor):
     bits: int = 8  # an element has, at most; 2 to 8
     block: int = 512  # elements that share a norm
     norm: str = "max"
-    seed: int = 0  # what is drawn follows from (seed, step, bucket, rank)
+    seed: int = 0  # random numbers follow from (seed, step, bucket, rank)
 
     def __post_init__(self) -> None:
         if not FEWEST_BITS <= self.bits <= MOST_BITS:

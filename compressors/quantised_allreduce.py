@@ -24,7 +24,7 @@ from compressors.workspace import workspace
 
 WIDTHS = (4, 8)
 SIZES = 256  # of buckets and slices whose rows are kept
-PACKED_TOGETHER = 64  # codes: rows of so many can be cut apart
+PACKED_TOGETHER = 64  # codes: slices of a multiple of this fill whole bytes
 MOST_ROW = 2**20  # a short bucket is filled up to whole rows, so this bounds its memory
 
 
@@ -37,7 +37,7 @@ class QuantisedAllReduce(Compressor):
     pushes = False
     bits: int = 8  # of a code: 8 | 4
     row: int = 256  # elements that share a scale, a multiple of 64
-    server_feedback: bool = False  # keep what the second rounding took
+    server_feedback: bool = False  # keep the error of the second rounding
     server_errors: dict[tuple[str, ...], Tensor] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -50,7 +50,7 @@ class QuantisedAllReduce(Compressor):
         if not (1 <= self.row <= MOST_ROW and self.row % PACKED_TOGETHER == 0):
             allowed = f"a multiple of {PACKED_TOGETHER} in [{PACKED_TOGETHER}, {MOST_ROW}]"
             raise ValueError(f"row must be {allowed}, got {self.row}")
-        self.is_mean = not self.server_feedback  # with it, what was kept comes in
+        self.is_mean = not self.server_feedback  # kept errors are added to the mean
         self.rounding = 1 / (2 * Grid(torch.empty(0), self.bits).levels)  # of the second
 
     def reduce(self, bucket: Bucket, density: float, workers: Workers) -> Reduced:

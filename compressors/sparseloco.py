@@ -46,7 +46,7 @@ class SparseLoCo(Compressor):
     uniform_density = True  # all payloads are of one length
     chunk: int = 64  # side of a chunk of a matrix, elements of one of a vector, at most; 1 to 64
     bits: int | None = 2  # of a value: 1, 2, 4 or 8; null: float32, as it is
-    aggregate: str = "workers"  # workers: sum / P | contributors: clipped, over those who sent
+    aggregate: str = "workers"  # workers: sum / P | contributors: clipped, mean over the senders
     sent_entries: int = field(default=0, init=False)  # of the last bucket
     is_mean: bool = field(init=False)
 

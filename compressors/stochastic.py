@@ -127,7 +127,7 @@ def _rounded_on_gpu(
     of elements, from 8 to 2048. Otherwise the norms take a pass of their own.
     """
     blocks = gpu.Blocks.of(grid.ends, total.device)
-    if norm is not None and blocks.power < BYTE:  # a block's norm is not found beside its codes
+    if norm is not None and blocks.power < BYTE:  # norms need a pass of their own
         if added is not None:
             total.add_(added)
         steps.copy_(_norms(total, int(grid.ends[0]), norm) / grid.levels)

@@ -28,7 +28,7 @@ class TernGrad(Compressor):
     has_level = False
     clip: float = 2.5  # deviations beyond which a gradient is clipped, >= 1; .inf: never
     layerwise: bool = True  # a scale for every parameter, not one for the bucket
-    seed: int = 0  # what is drawn follows from (seed, step, bucket, rank)
+    seed: int = 0  # random numbers follow from (seed, step, bucket, rank)
 
     def __post_init__(self) -> None:
         if not self.clip >= 1:

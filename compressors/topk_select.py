@@ -23,7 +23,7 @@ CHUNK = 1 << 17  # elements; two chunks of int32 fit in a core's L2 cache
 RUN = 32  # elements in a row that are sampled together: they cost little more than one of them
 SAMPLE = 65536  # elements at most; enough that one pass over the vector nearly always suffices
 SAMPLE_ON_GPU = 16384  # elements at most: those of one program's registers
-FEWEST, SHARE = 2048, 256  # elements at least; one in so many: drawing costs less than the pass
+FEWEST, SHARE = 2048, 256  # least sample; one in SHARE elements, cheaper than the pass
 SIGMAS = 9.0  # by which a sampled bound lies below the estimate, so that it is rarely too high:
 # 4.5, and as much again for the elements of a run, which are not independent
 USUAL = 64  # of this many elements one is above a bound; where more are, it takes 2 % longer

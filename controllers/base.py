@@ -12,9 +12,9 @@ from typing import Annotated, NamedTuple, Protocol
 class Column(NamedTuple):
     """One column of a table: its meaning, and how to show it. The name ends in its unit."""
 
-    told: str = ""  # what it is, in a line
+    told: str = ""  # description, in one line
     title: str = ""  # above it in a table; empty: its name
-    key: bool = False  # says what a row is of, and stands first in it
+    key: bool = False  # identifies the row, and stands first
     recorded: bool = True  # in the csv
     averaged: bool = False  # the mean over ranks and settled steps is a number of the run
     shown: bool = False  # likewise, and in the tables that compare methods

@@ -38,7 +38,7 @@ def check_at_least(least: float, **values: float) -> None:
 
 
 def check_share(**values: float) -> None:
-    """Refuse, with ValueError, values that are not numbers in (0, 1]."""
+    """Raise ValueError, naming the key, for values that are not numbers in (0, 1]."""
     for key, value in values.items():
         check(key, value, is_number(value) and 0 < value <= 1, "in (0, 1]")
 

@@ -31,7 +31,7 @@ from controllers.base import Observation
 
 RECENT = 8  # exchanges whose bytes tell those of a density
 RATES = 3  # exchanges whose rates tell the rate
-PAIRS = 9  # whose lines tell latency, and bytes beside those in proportion to the density
+PAIRS = 9  # pairs of exchanges that give latency and the fixed part of the bytes
 APART = 3  # times the bytes, or density, of the one in a pair are those of the other at least
 FLATTEST = 0.5  # of bytes over density, the slope that is believed
 CLEARLY = 1.2  # times T - h, an exposure that the window does not explain

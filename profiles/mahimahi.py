@@ -32,7 +32,7 @@ class Mahimahi(Rated):
     stagger_s: float = 0.0  # node n reads the trace n * stagger_s further on
     digest: str = field(init=False, repr=False)  # of the file: traces are equal where contents are
     _length_s: float = field(init=False, repr=False, compare=False)
-    notes: tuple[str, ...] = field(init=False, repr=False, compare=False)  # what was changed of it
+    notes: tuple[str, ...] = field(init=False, repr=False, compare=False)  # changes made to it
     _rates_mbit: array = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple, Protocol
 
-MOST_SERIES = 1024  # kept; who needs more of them plays them forwards
+MOST_SERIES = 1024  # series that are cached; to use more of them, play them forwards
 FIRST_HORIZON_S = 1024.0  # a series is made this long, and doubled when time passes its end
 
 

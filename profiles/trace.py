@@ -49,7 +49,7 @@ class Trace:
     length_s: float | None = None  # of the loop; None: the last row holds as long as the one before
     stagger_s: float = 0.0  # node n reads the trace n * stagger_s further on
     digest: str = field(init=False, repr=False)  # of the file: traces are equal where contents are
-    notes: tuple[str, ...] = field(init=False, repr=False, compare=False)  # what was changed of it
+    notes: tuple[str, ...] = field(init=False, repr=False, compare=False)  # changes made to it
     _starts_s: array = field(init=False, repr=False, compare=False)
     _links: dict[str, array] = field(init=False, repr=False, compare=False)
     _loop_s: float = field(init=False, repr=False, compare=False)

@@ -36,7 +36,10 @@ class Seen:
 
 @dataclass
 class GaussianSketch(Activations):
-    """Gaussian sketch. Sends 4 rows s bytes forward and 4 rows d bytes backward."""
+    """Activations as products with a random Gaussian matrix S, [d, s], drawn alike on both sides.
+
+    Forward sends 4 rows s bytes, and backward 4 rows d bytes.
+    """
 
     density: float  # s / d, in (0, 1]
     seed: int
