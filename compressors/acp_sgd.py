@@ -87,10 +87,7 @@ class ACPSGD(Compressor):
         return Reduced(mean, unsent=bucket.grad)
 
     def elements(self, shape: Size, step: int) -> int:
-        """Return the elements that a step all-reduces for a gradient of this shape.
-
-        It needs a `rank`.
-        """
+        """Return the elements that a step all-reduces for such a gradient, if `rank` is set."""
         if len(shape) < 2:
             return shape.numel()
         sides = shape[0], shape[1:].numel()

@@ -24,10 +24,7 @@ class Bucket:
 
     @property
     def grad(self) -> Tensor:
-        """The gradient, float32 [n].
-
-        The compressor owns it and may overwrite it, as it does for `unsent`.
-        """
+        """The gradient, float32 [n], which the compressor owns and may overwrite."""
         return self.buffers.grad
 
     @property
@@ -108,8 +105,7 @@ class Workers(Protocol):
         """Return every worker's `tensors` as a list of tuples, ordered by rank.
 
         The tensors are 1-D, of any types. Lengths may differ between tensors and between workers.
-        `equal` promises equal lengths on all workers. It saves the round trip that exchanges the
-        lengths.
+        `equal` promises equal lengths on all workers. It saves a round trip for the lengths.
         """
         ...
 
@@ -163,8 +159,7 @@ class Compressor(Protocol):
     def elements(self, shape: Size, step: int) -> int | None:
         """Return how many elements the only all-reduce of `step` sends for a gradient of `shape`.
 
-        With it, buckets can be filled by bytes sent (`fusion=compressed`). None means that this is
-        not supported.
+        With it, buckets can be filled by bytes sent (`fusion=compressed`). None: not supported.
         """
         return None
 

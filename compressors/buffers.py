@@ -133,10 +133,7 @@ class Buffers:
         return self.parts
 
     def _add(self) -> float:
-        """Make the sum if it is still to be made.
-
-        Return a number that is finite only if the sum is.
-        """
+        """Make the sum if it is not made yet. Return a number that is finite only if the sum is."""
         addend, zeroes = self.take_zeroed_addend()
         if addend is not None:
             return add_(self.total, addend, zeroes)

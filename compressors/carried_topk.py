@@ -115,10 +115,7 @@ class CarriedTopK(Compressor):
         return found
 
     def _known(self, names: tuple[str, ...]) -> Threshold | None:
-        """Return the threshold of a bucket.
-
-        For a new bucket, drop old buckets of its parameters first.
-        """
+        """Return a bucket's threshold; for a new bucket, drop those of its parameters first."""
         if names not in self.thresholds:
             for old in [old for old in self.thresholds if set(old) & set(names)]:
                 del self.thresholds[old]

@@ -54,10 +54,7 @@ def check_tensor(
     device: torch.device,
     dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Raise BadPart unless `value` is a contiguous tensor of this type, shape and device.
-
-    A None in `shape` allows any length.
-    """
+    """Raise BadPart unless `value` is contiguous, of this type, device and shape (None: any)."""
     if not (
         isinstance(value, Tensor)
         and value.dtype is dtype

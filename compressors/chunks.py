@@ -146,10 +146,7 @@ def add_find_(total: Tensor, added: Tensor | None, clear: bool, chunks: Chunks) 
 
 
 def _largest(rows: Tensor, k: int) -> Tensor:
-    """Return positions of the k largest magnitudes in every row, ascending.
-
-    The first of equals wins.
-    """
+    """Return positions of the k largest magnitudes per row, ascending; the first of equal ones."""
     last = rows.shape[1] - 1
     ranked = bits(rows).long() * (last + 1) + torch.arange(last, -1, -1, device=rows.device)
     return (last - ranked.topk(k, 1).values.remainder_(last + 1)).sort(1).values

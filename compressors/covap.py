@@ -29,10 +29,7 @@ SCHEDULES = (0.5, 50), (0.2, 100)
 
 @dataclass
 class COVAP(Compressor):
-    """Compressor that keeps the bucket sizes of the last exchange.
-
-    Error feedback keeps the residual.
-    """
+    """Compressor that keeps the last exchange's bucket sizes, and uses error feedback."""
 
     by_shape = True
     uniform_density = True

@@ -27,8 +27,7 @@ def add_transform(
 ) -> Tensor:
     """Write coefficients of `x`, [n], plus `share` times those `before`, by block, to `out`.
 
-    The addition is part of the last product, so that the sum is not read again. `out` is separate
-    memory.
+    The addition is part of the last product, which saves a pass. `out` is separate memory.
     """
     for block, own in zip(chunks.blocks, before, strict=True):
         _transform(x[block.elements], block, out[block.elements], False, own, share)

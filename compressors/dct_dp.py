@@ -7,15 +7,13 @@ it. Use it with `error_feedback: true`.
 
 The first threshold comes from a gradient without residual, and is far too small once there is one.
 The paper keeps it as long as all others (`refresh: paper`). With a lifespan of 1000, two to four
-times the density is sent all that time. `refresh: warmup` also computes it at steps 10, 30, 100 and
-300.
+times the density is sent all that time. `refresh: warmup` computes it at steps 10, 30, 100 and 300
+too.
 
 The paper compresses fully connected layers for a parameter server. We differ:
-
 - workers gather the entries and average them;
 - all parameters are compressed, unless `whole` names them; these send everything but zeros;
-- the printed index is undefined for small layers, so we keep n - floor(n (1 - density)) entries, at
-  least one;
+- we keep n - floor(n (1 - density)) entries, as the printed index is undefined for small layers;
 - a threshold is also computed when the density has changed, so that a controller has an effect;
 - it is also computed when it is zero, since every entry would reach it.
 """
@@ -131,19 +129,13 @@ class DCTDP(Compressor):
 
 
 def by_sort(grad: Tensor, density: float) -> Tensor:
-    """Return the threshold, float32 [], by sorting all magnitudes of `grad`, [n].
-
-    This is the paper's way, and the slowest.
-    """
+    """Return the threshold, float32 [], by sorting all of `grad`, [n]: the paper's way, slowest."""
     ordered = grad.abs().sort().values
     return ordered[grad.numel() - kept(grad.numel(), density)].clone()
 
 
 def by_sample(grad: Tensor, density: float) -> Tensor:
-    """Estimate the threshold, float32 [], from one in a hundred elements of `grad`, [n].
-
-    With few elements, use them all.
-    """
+    """Estimate the threshold, float32 [], from a hundredth of `grad`, [n], or all if small."""
     where = runs(grad.numel(), max(FEWEST, grad.numel() // SHARE))
     kth = kth_sampled(grad, where, kept(where.size, density))
     return torch.tensor(kth, dtype=torch.int32, device=grad.device).view(torch.float32)

@@ -7,9 +7,7 @@ coefficient is averaged over the workers that sent it. The result is the sign of
 The compressor has the momentum, so the optimizer's must be 0. `error_feedback` must be false,
 because d keeps what is not sent. The result has magnitude 1, so the learning rate is the step of
 every weight. Weight decay by SGD is then decoupled, as in the paper. We differ:
-
-- d adds g, and the paper's adds the learning rate times g; both are the same while the rate is
-  constant;
+- d adds g, and the paper's adds the learning rate times g; equal at a constant rate;
 - d is kept as its cosine transform, which is linear, so no transform back is needed to subtract
   what is sent;
 - entries are ordered by position, and of equal ones the first are sent;

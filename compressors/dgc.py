@@ -12,10 +12,9 @@ must be false, because v keeps what is not sent.
 Below density 1, masking ends an entry's momentum whenever it is sent. An entry that is sent every T
 steps moves (T - m (1 - m^T) / (1 - m)) / T times as far as with momentum. For m = 0.9 that is 0.23
 at T = 4 and 0.97 at T = 300. So much time at high densities costs accuracy. We differ:
-
 - local gradients are clipped to `clip_norm` / sqrt(P) for each bucket, not for the whole gradient;
-- weight decay is the optimizer's and has no momentum, so it acts 1 / (1 - m) times less than in the
-  authors' code.
+- weight decay is the optimizer's and has no momentum, so it acts 1 / (1 - m) times less than
+  theirs.
 
 The paper's warm-up of the density is the controller `warmup`: a stage lasts few steps here, and an
 epoch in the paper.
@@ -98,10 +97,7 @@ class DGC(Compressor):
         return Entries(index[:count], values[:count])
 
     def _average(self, bucket: Bucket, sent: Entries, workers: Workers) -> Tensor:
-        """Return the mean of the matrices' sent entries, [n].
-
-        It may reuse the gradients' memory.
-        """
+        """Return the mean of sent entries of matrices, [n], perhaps in the gradients' memory."""
         if all(len(shape) <= 1 for shape in bucket.shapes):
             return bucket.empty_mean().zero_()
         return scatter_mean(bucket.buffers, sent.values, sent.index, workers)

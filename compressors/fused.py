@@ -25,10 +25,7 @@ from compressors.workspace import workspace
 
 
 def add_and_take_largest(buffers: Buffers, k: int) -> Entries:
-    """Take out and return the k entries of largest magnitude. Of equal ones, the first count.
-
-    They become zero in the sum.
-    """
+    """Take out, zero and return the k entries of largest magnitude, the first of equal ones."""
     addend, zeroes = buffers.take_zeroed_addend()
     found = take_largest_(buffers.total, k, addend, zeroes)
     _check_taken(buffers, found)
@@ -84,8 +81,8 @@ def subtract(buffers: Buffers, values: Tensor, index: Tensor) -> None:
 def add_and_take_capacity(buffers: Buffers, threshold: Tensor, capacity: int) -> Entries:
     """Do the work of `add_and_take_reaching` for exactly `capacity` entries.
 
-    These are the first ones; zeros fill up if there are fewer. On a GPU the host then need not know
-    their number.
+    These are the first ones; zeros fill up if there are fewer. A GPU's host need not know their
+    number.
     """
     found = gpu.select_(buffers.total, threshold, capacity, buffers.take_addend())
     entries = Entries(found.where, found.values)
@@ -116,8 +113,7 @@ def sampled_threshold(buffers: Buffers, density: float, size: int, start: int) -
 def add_scaled(buffers: Buffers, factor: float) -> Tensor:
     """Return the gradient plus `factor` times the residual, [n], in the gradient's memory.
 
-    Call it before anything else adds the residual. Raise FloatingPointError for NaN or inf in the
-    residual.
+    Call it before anything else adds the residual. Raise FloatingPointError for NaN or inf in it.
     """
     addend = buffers.addend
     assert addend is not None or buffers.total is buffers.origin.gradient, "e has been added"
@@ -192,10 +188,7 @@ def add_and_cast(buffers: Buffers, divisor: int, dtype: torch.dtype) -> tuple[Te
 
 
 def scatter(buffers: Buffers, entries: Sequence[tuple[Tensor, ...]], factor: float = 1.0) -> Tensor:
-    """Return factor times the sum of sparse vectors, [n], in the memory for the mean.
-
-    `entries` has an (index, values) pair per vector.
-    """
+    """Return factor times the sum of sparse vectors, [n]; `entries` are (index, values) pairs."""
     mean, is_zero = buffers.out_buffer()
     return sum_(mean, entries, factor, is_zero)
 

@@ -1,8 +1,6 @@
 """L-GreCo: budgets by layer for top-k, under any controller (Alimohammadi et al., 2023).
 
-Each layer (a parameter) sends its k largest entries. Every `period` steps, k is chosen anew for
-each layer:
-
+Each layer (a parameter) sends its k largest entries. Every `period` steps, k is chosen anew:
 1. Some multiples of the controller's density are tried, from `lowest` to `highest`.
 2. The error of each is measured: the squared norm of the entries that would not be sent.
 3. Of all choices of one multiple per layer, the one that sends least is taken. Its errors may add
@@ -12,11 +10,9 @@ each layer:
 The multiples hold until the next choice, whatever density the controller sets. If they would send
 more than the uniform choice, the uniform one is used. Use it with `error_feedback: true`. We
 differ, or the paper leaves open:
-
 - errors are squared norms, so that they add up to that of the whole gradient; rounding may prefer
   the larger of two choices that are nearly equal;
-- every worker chooses by its own gradient; workers need not agree, because entries carry their
-  positions;
+- every worker chooses by its own gradient, because entries carry their positions;
 - a choice covers the layers of all buckets, and is made before the first bucket of the exchange
   after the measurement. Until then, and for unmeasured layers, the choice is uniform.
 """
@@ -152,8 +148,7 @@ def least_sizes(layers: list[Layer], alpha: float, bins: int) -> list[int]:
     """Return the choice of every layer for which the sum of sizes is least (dynamic programming).
 
     The sum of errors, each rounded up to a `bins`-th of what is allowed, stays within `alpha` times
-    that of the choices 0, the uniform ones. These are returned if no choice qualifies, or none is
-    smaller.
+    that of the choices 0, the uniform ones. These are returned if no smaller choice qualifies.
     """
     allowed = alpha * sum(float(layer.errors[0]) for layer in layers)
     if not 0 < allowed < float("inf"):

@@ -48,10 +48,7 @@ class Part(NamedTuple):
         return self.buffers.grad.view(self.shape)
 
     def left(self, right: Tensor, subtract: bool = False) -> Tensor:
-        """Return P = M Q, [r, n], for Q in `right`, [r, m].
-
-        `subtract` removes their product from the gradient, if a residual is needed.
-        """
+        """Return P = M Q, [r, n], for `right` Q, [r, m]; `subtract` removes P Q^T from M."""
         subtracts = subtract and self.buffers.needs_residual
         return left_factor_(*self._matrices(right), subtract=subtracts)
 

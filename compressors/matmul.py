@@ -19,10 +19,7 @@ SIDE = 4  # of them together
 def left_factor_(
     matrix: Tensor, right: Tensor, added: Tensor | None = None, subtract: bool = False
 ) -> Tensor:
-    """Add `added` to `matrix`, and return `right` matrix^T, [r, n].
-
-    `subtract` removes left^T right.
-    """
+    """Add `added` to `matrix`. Return `right` matrix^T, [r, n]; `subtract` removes left^T right."""
     if (native := _compiled(matrix, None, right, added)) is None:
         if added is not None:
             matrix.add_(added)

@@ -6,13 +6,11 @@ first are sent. A run of consecutive entries between the two fills up to k.
 
 It is ACP-SGD's baseline (Zhang et al., 2023, who only say that it searches by halves). We differ
 from the usual recipe:
-
 - we bisect the bits of magnitudes, which order as the floats do. With heavy tails, bisecting values
   spends all rounds in ranges without entries. After 30 rounds the top k is exact to the last bit,
   and of equal entries a random run is sent;
 - if fewer than k entries reach the mean, the search starts from zero;
-- counts only read the few entries above a bound, which comes from a sample and is reached by more
-  than k.
+- counts only read the few entries above a bound from a sample, which more than k reach.
 """
 
 from dataclasses import dataclass
@@ -54,10 +52,7 @@ class MSTopK(Compressor):
         return Reduced(mean, unsent=grad)
 
     def _select(self, grad: Tensor, k: int, source: torch.Generator) -> Tensor:
-        """Return positions, [k], of k entries of `grad`, [n].
-
-        Counts need only the entries above a bound that is known to be below the threshold.
-        """
+        """Return positions, [k], of k entries of `grad`, [n], by counts above a known low bound."""
         found, bound = more_than(grad, k)
         where, values = held("candidates", found.index), held("magnitudes", found.values)
         keys = values.view(torch.int32).bitwise_and_(MAGNITUDE)

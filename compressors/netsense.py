@@ -9,7 +9,6 @@ The paper's ratio is our density; n is the number of elements of a bucket.
 3. The K = max(1, floor(ratio n)) largest entries are gathered. At ratio 1, all are all-reduced.
 
 Use `error_feedback: true`, which keeps what is not sent. The paper leaves open, and we chose:
-
 - tr_q is 0.1, the density of the paper's top-k baseline. tr_d is 2^-14 sqrt(n), at which the root
   mean square is the smallest normal float16. Above a norm of 65504 values might overflow, so they
   travel as float32;

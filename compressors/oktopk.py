@@ -8,7 +8,6 @@ Entries that were sent but not kept by all stay in `unsent`, so use `error_feedb
 Every `threshold_period` steps, thresholds are computed that k entries reach exactly. For the global
 one, all averages are gathered. Every `region_period` steps, regions are computed that divide the
 local entries evenly. We differ:
-
 - between two computations a threshold follows the count: it is multiplied by its gain if more than
   k entries reached it, and divided if fewer did. This is from the authors' code; gains of 1 are the
   paper. We leave out the code's 512 dense steps at the beginning;
@@ -107,10 +106,7 @@ class OkTopK(Compressor):
         return Entries(held("local positions", found.index), held("local values", found.values))
 
     def _state(self, bucket: Bucket) -> tuple[Agreed, bool]:
-        """Return the bucket's state, and whether its thresholds are due.
-
-        All workers get the same answer.
-        """
+        """Return a bucket's state, and whether its thresholds are due; equal on all workers."""
         state = self.agreed.get(bucket.names)
         if state is None:
             for old in [old for old in self.agreed if set(old) & set(bucket.names)]:
@@ -155,8 +151,7 @@ def _erase_survivors_(grad: Tensor, local: Entries, mean: Tensor) -> None:
 def _followed(threshold: Tensor, count: int, k: int, gain: float) -> Tensor:
     """Return `threshold`, float32 [], adjusted so that about `k` entries reach it next time.
 
-    It is multiplied by `gain` if more than `k` entries reached it (`count`), and divided if fewer
-    did.
+    It is multiplied by `gain` if more than `k` entries (`count`) reached it, or divided if fewer.
     """
     return threshold * gain if count > k else threshold / gain if count < k else threshold
 

@@ -6,8 +6,7 @@ its own error. It then sends the signs of the sum, and a scale, to every worker.
 
 The workers' errors are in `unsent`, so use `error_feedback: true`. The servers' errors are kept
 here, by bucket. We differ:
-
-- a worker has a scale (root mean square) for each slice instead of one for all, which saves a
+- a worker has a scale (root mean square) for each slice and not one for all, which saves a
   collective;
 - DDP may rearrange its buckets once; the servers' errors of the old ones are then dropped.
 """
@@ -66,10 +65,7 @@ class OneBit(Compressor):
     def _answered(
         self, total: Tensor, bucket: Bucket, slice_bytes: int, workers: Workers
     ) -> Tensor:
-        """Send the signs of this server's slice, `total`, to all. Return the decoded mean, [n].
-
-        Afterwards `total` is this server's error.
-        """
+        """Send the signs of slice `total`, which keeps the error. Return the decoded mean, [n]."""
         packed = workspace("answer", slice_bytes, torch.uint8, total.device)
         own = Buffers(total)
         (square,) = add_and_pack_signs([own], [packed], squared=True)
@@ -107,9 +103,6 @@ def _packed(slices: list[Buffers], slice_bytes: int) -> tuple[list[Tensor], list
 
 
 def _lengths(n: int, slice_bytes: int, count: int) -> list[int]:
-    """Return the lengths of `count` slices of n, in whole bytes of bits.
-
-    The last may be short or empty.
-    """
+    """Return the lengths of `count` slices of n, in whole bytes; the last may be short or empty."""
     length = BYTE * slice_bytes
     return [min(length, max(0, n - start)) for start in range(0, count * length, length)]

@@ -1,8 +1,7 @@
 """Small integers packed in the bits they need: n codes of `width` bits in ceil(width n / 8) bytes.
 
 Codes are packed in groups of 64, and the rest likewise: first all lowest bits, then all second
-bits, and so on. Each byte holds eight bits, the first in its lowest bit. With width 8 codes stay as
-they are.
+bits, and so on. A byte's first bit is its lowest. Codes of width 8 stay as they are.
 """
 
 import numpy as np
@@ -53,10 +52,7 @@ def unpack(packed: Tensor, width: int, n: int) -> Tensor:
 
 
 def pack_signs(x: Tensor) -> Tensor:
-    """Return one bit for every element of `x`, [n]: whether it is >= 0.
-
-    So zeros count as positive.
-    """
+    """Return one bit for every element of `x`, [n]: 1 if it is >= 0."""
     if x.is_cuda:
         return gpu.pack_signs(x)
     return pack((x >= 0).view(torch.uint8), 1)
@@ -90,10 +86,7 @@ def add_pack_signs_(
 
 
 def add_signs_(total: Tensor, packed: Tensor, scale: Tensor) -> None:
-    """Add `scale`, float32 [], times the +-1 of `pack_signs` to `total`, [n].
-
-    If the scale is not finite, all of `total` becomes NaN or infinite.
-    """
+    """Add `scale` times the +-1 of `packed` to `total`, [n]; not finite if `scale`, [], is not."""
     native = kernels.of(total)
     enough = packed.is_contiguous() and packed.numel() >= packed_bytes(total.numel(), 1)
     if native is not None and enough:

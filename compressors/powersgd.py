@@ -1,7 +1,6 @@
 """PowerSGD: every matrix as a product of two thin factors, by one power iteration (Vogels, 2019).
 
 Algorithms 1 and 2 do this for each bucket:
-
 1. Compute P = M Q, average it over workers, and make it orthonormal.
 2. Compute Q = M^T P, and average it over workers.
 3. The result is P Q^T. `unsent` is M - P Q^T with these factors, as in the paper and in torch's
@@ -9,7 +8,6 @@ Algorithms 1 and 2 do this for each bucket:
 
 Vectors are not compressed and travel with P. One bucket that holds the whole model is the paper's
 form, with two all-reduces a step. Use it with `error_feedback: true`. We differ:
-
 - P is made orthonormal by QR, as in ACP-SGD's experiments. Zeros and dependent columns then need no
   case of their own; Gram-Schmidt would divide by zero;
 - the columns of a kept Q are divided by their largest magnitude. This changes the result by

@@ -110,8 +110,8 @@ class QuantisedAllReduce(Compressor):
 
         `arrived` has each worker's codes and steps of this slice, by rank. Codes are uint8, packed,
         and steps are float32, one per row. With `server_feedback`, the kept error of `bucket` is
-        added first and then replaced by the new rounding error. The result of an empty slice is
-        empty.
+        added first and then replaced by the new rounding error. An empty slice gives an empty
+        result.
         """
         if length == 0:
             return arrived[0][0], arrived[0][1]
@@ -122,10 +122,7 @@ class QuantisedAllReduce(Compressor):
         return self._rounded(Buffers(total, self._error(bucket.names, total)))
 
     def _padded(self, answer: tuple[Tensor, Tensor], length: int) -> list[Tensor]:
-        """Pad codes and steps with zeros to the size of a slice of `length` elements.
-
-        All workers then gather tensors of equal length.
-        """
+        """Pad codes and steps with zeros to `length` elements, equal on all workers."""
         codes, steps = answer
         whole = packed_bytes(length, self.bits), length // self.row
         parts = zip(("padded codes", "padded steps"), (codes, steps), whole, strict=True)
@@ -149,10 +146,7 @@ class QuantisedAllReduce(Compressor):
 
 
 def _lengths(n: int, length: int, count: int) -> list[int]:
-    """Return the lengths of `count` slices of n elements, each at most `length` long.
-
-    The last ones may be shorter or empty.
-    """
+    """Return the lengths of `count` slices of n, each <= `length`; the last may be empty."""
     return [min(length, max(0, n - first)) for first in range(0, count * length, length)]
 
 

@@ -3,7 +3,6 @@
 This is the low-overhead top-k of DC2 (Abdelmoniem & Canini, 2021), with the constants of
 sands-lab/grace. It sends between low k and high k entries, where k = density n. We differ where
 that code can go wrong:
-
 - the sample consists of runs of 32 elements, evenly spaced from a random start. At 25 M elements
   this takes a fifth of the time of single ones. It has at least 160/density elements (8 % error if
   all were independent);
@@ -70,8 +69,7 @@ class SampledTopK(Compressor):
     def take(self, buffers: Buffers, density: float, key: tuple[int, ...]) -> Entries:
         """Take about k = density n entries out of the gradient, [n], which is zeroed there.
 
-        The seed and `key` determine the sample. The result lies in this thread's memory until the
-        next search.
+        The seed and `key` determine the sample. The thread's next search overwrites the result.
         """
         k = max(1, int(density * buffers.n))
         size = max(int(self.share * buffers.n), int(LEAST_RANK / density))

@@ -15,10 +15,7 @@ INDEX_DTYPES = {"int32": torch.int32, "int64": torch.int64}
 
 
 def index_dtype(name: str) -> torch.dtype:
-    """Return the type in which positions travel.
-
-    Raise ValueError for a name outside INDEX_DTYPES.
-    """
+    """Return the type in which positions travel; ValueError for a name outside INDEX_DTYPES."""
     if name not in INDEX_DTYPES:
         allowed = " or ".join(INDEX_DTYPES)
         raise ValueError(f"index_dtype must be {allowed}, got {name!r}")
@@ -26,10 +23,7 @@ def index_dtype(name: str) -> torch.dtype:
 
 
 def add_(total: Tensor, added: Tensor, clear: bool) -> float:
-    """Add `added` to `total`, [n] both. `clear` zeroes `added`, on the CPU in the same pass.
-
-    Returns a number that is finite only if the sum is.
-    """
+    """Add `added` to `total`, [n]; `clear` zeroes it. Return a number finite only if the sum is."""
     return add_take_out_(total, added, clear, total.new_empty(0, dtype=torch.int32))[1]
 
 
@@ -70,10 +64,7 @@ def add_take_out_(
 
 
 def take_out_(grad: Tensor, index: Tensor, erase: bool = True, out: Tensor | None = None) -> Tensor:
-    """Return the values of `grad`, [n], at `index`, [k]. `erase` zeroes them in `grad`.
-
-    They are written to `out`, [k], if it is given.
-    """
+    """Return `grad` at `index`, both 1-D, in `out` if given; `erase` zeroes it in `grad`."""
     values = grad.new_empty(index.numel()) if out is None else out
     kernels.require_room("out", values, index.numel())
     if (native := kernels.of(grad)) is not None and _fits(index, grad.numel()):
@@ -134,10 +125,7 @@ def sum_(
 def mean_of_contributors_(
     total: Tensor, entries: Sequence[tuple[Tensor, ...]], is_zero: bool = False
 ) -> Tensor:
-    """Do the work of `sum_`, but divide each element by the number of `entries` there.
-
-    Elements without entries are 0.
-    """
+    """Do `sum_`, and divide each element by its number of `entries`; 0 without any."""
     counts = workspace("contributors", total.numel(), total.dtype, total.device)
     most = max(values.numel() for values, _ in entries)
     one = workspace("ones", most, total.dtype, total.device).fill_(1)
@@ -164,10 +152,7 @@ def _laid(values: Tensor, index: Tensor) -> tuple[int, int, int] | None:
 
 
 def add_at_(total: Tensor, index: Tensor, values: Tensor, factor: float) -> None:
-    """Add `values` times `factor` to `total`, [n], at positions `index`. Both are [k].
-
-    Raise IndexError for a position outside `total`.
-    """
+    """Add `values` times `factor` to `total` at `index`, both [k]; IndexError outside `total`."""
     native = kernels.of(total)
     alike = values.numel() == index.numel() and values.is_contiguous() and index.is_contiguous()
     if native is None or index.dtype not in INDEX_DTYPES.values() or not alike:

@@ -8,7 +8,6 @@ of which 64 are sent.
 The quantiser Q is the authors'. For a parameter's entries with mean mu and deviation sd, the code
 is q = round((x - mu) / (6 sd / 4) + 2), in 0..3. A code decodes to the mean of the entries that
 have it. Each parameter sends five numbers for decoding. We differ:
-
 - the authors' code sends a code of 2 bits as a byte; here four share a byte, as in the paper;
 - entries are ordered by position, and of equal ones the first are sent;
 - a chunk with fewer entries may send an odd number.

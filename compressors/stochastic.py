@@ -34,10 +34,7 @@ class Grid(NamedTuple):
 
 
 def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Add `added` to `total`.
-
-    Return the sum's largest magnitude, float32 [], and squares, float64 [].
-    """
+    """Add `added` to `total`; return the largest magnitude, float32 [], and squares, float64 []."""
     native = kernels.of(total, added)
     if native is not None:
         other = NOTHING if added is None else added.numpy()

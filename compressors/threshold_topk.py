@@ -64,10 +64,7 @@ class ThresholdTopK(Compressor):
         return found if found.values.numel() else take_largest_(grad, 1)
 
     def threshold(self, grad: Tensor, density: float) -> float:
-        """Return the magnitude exceeded with probability `density`.
-
-        It is not finite if `grad` is not.
-        """
+        """Return the magnitude exceeded with probability `density`, finite only if `grad` is."""
         center = mean(grad)
         tail, of_deviation, of_magnitude = TAILS[self.model]
         if self.spread == "variance":

@@ -132,10 +132,7 @@ def reached_by(x: Tensor, k: int) -> Tensor:
 
 
 def kept(n: int, density: float) -> int:
-    """Return how many of `n` entries reach the threshold of a density: n - floor(n (1 - density)).
-
-    It is at least 1.
-    """
+    """Return n - floor(n (1 - density)), at least 1: entries that reach a density's threshold."""
     return max(1, n - int(n * (1 - density + ROUNDING)))
 
 
@@ -172,8 +169,7 @@ def add_reaching_(
     """Return the entries of `total`, or of total += added, that reach a threshold, from `first` on.
 
     They follow the `known` entries of earlier positions. `clear` zeroes `added`, and `erase` zeroes
-    the entries. On the CPU it is one pass. The result lies in this thread's memory until the next
-    search.
+    the entries. On the CPU it is one pass. The thread's next search overwrites the result.
     """
     rest = slice(first, None)
     native = kernels.of(total, added)
@@ -294,10 +290,7 @@ def _require_entries(x: Tensor, k: int) -> None:
 
 
 def _search_on_gpu(x: Tensor, k: int, added: Tensor | None = None, erase: bool = False) -> Entries:
-    """Return the k largest magnitudes of x, or of x += added, [n], and their positions, int32.
-
-    `erase` zeroes them.
-    """
+    """Return the k largest magnitudes of x, or x += added, and positions; `erase` zeroes them."""
     if gpu.loops() is not None and 0 < k <= x.numel() < gpu.INDEX_END:
         return Entries(*gpu.take_largest_(x, k, _sample_on_gpu(x.numel(), k), added, erase))
     if added is not None:

@@ -18,8 +18,7 @@ class Activations(Protocol):
     The side before the cut calls `forward`, and `returned` once the gradient is back. The side
     after it calls `received` and then `backward`. `kept` is the value that a side keeps of a
     micro-batch in between. One object may serve both sides, as an operator in one process, or two
-    objects serve one side each, over a link. Both give the same bits. A scheme derives from this
-    class.
+    objects serve one side each, over a link. Both give the same bits. Schemes derive from it.
     """
 
     keeps_largest: bool = False  # True if it sends the largest entries of every sample, or all

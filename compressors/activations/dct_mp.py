@@ -27,8 +27,7 @@ THRESHOLDS = ("exact", "laplace")
 class DCTMP(Activations):
     """Compressor of activations that sends the largest of each row, and a mask of their positions.
 
-    Forward sends 4 bytes per kept entry and the mask. Backward sends 4 bytes per kept entry, at the
-    same positions.
+    Forward sends 4 bytes per kept entry and the mask. Backward sends 4 bytes for each of these.
     """
 
     keeps_largest = True

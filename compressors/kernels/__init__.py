@@ -126,10 +126,7 @@ _own, _best = Scratch(), Scratch()
 
 
 def compiled() -> Compiled | None:
-    """Return the compiled kernels, or None without them. The first call of a process loads them.
-
-    Do not fork before the first call.
-    """
+    """Return the compiled kernels or None; the first call loads them, so fork only afterwards."""
     return _once()[0]
 
 
@@ -137,8 +134,7 @@ def of(x: Tensor, added: Tensor | None = None) -> Compiled | None:
     """Return the compiled kernels if they can process `x` and `added`, else None.
 
     They process contiguous float32 tensors on the CPU with fewer than 2^31 elements. Raise
-    ValueError unless both have one shape, type and device, because a kernel trusts the size of `x`
-    for both.
+    ValueError unless both have one shape, type and device, as a kernel trusts the size of `x`.
     """
     if added is not None:
         require_alike(x, added)
@@ -160,10 +156,7 @@ def require_room(what: str, tensor: Tensor, count: int) -> None:
 
 
 def addresses(tensors: Sequence[Tensor], nbytes: int) -> np.ndarray:
-    """Return the start addresses of `tensors`, int64 [tensors].
-
-    Raise ValueError unless each is contiguous, on the CPU, and has at least `nbytes` bytes.
-    """
+    """Return start addresses, int64 [tensors]; ValueError unless each has `nbytes` on the CPU."""
     for tensor in tensors:
         if not (tensor.is_cpu and tensor.is_contiguous() and tensor.nbytes >= nbytes):
             raise ValueError(f"expected {nbytes} bytes in one piece, got {tuple(tensor.shape)}")
@@ -194,10 +187,7 @@ def to_compile() -> bool:
 
 
 def _once() -> tuple[Compiled | None, str]:
-    """Return the compiled kernels, or None, and the name of the code path.
-
-    Load them in the first thread that asks, while other threads wait.
-    """
+    """Return kernels (or None) and the code path's name, loaded by the first thread that asks."""
     if not _known:
         with _loading:
             if not _known:

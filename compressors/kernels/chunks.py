@@ -47,10 +47,7 @@ def _copy(source, into):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _maxima(values, keys):  # type: ignore[no-untyped-def]
-    """Write the largest magnitude bits of each of keys.size groups of `values` to `keys`.
-
-    Group j has every keys.size-th element, from element j on.
-    """
+    """Write largest magnitude bits to `keys`; group j has every keys.size-th value from j on."""
     for here in range(keys.size):
         keys[here] = np.int32(bits_of(values[here]) & MAGNITUDE)
     for first in range(keys.size, values.size, keys.size):
@@ -365,10 +362,7 @@ def quantise(values, counts, bits, sigmas, books, packed):  # type: ignore[no-un
 
 @njit("void(uint8[::1], int64[::1], int64, float32[:, ::1], float32[::1])", **OPTIONS)
 def decode(packed, counts, bits, books, values):  # type: ignore[no-untyped-def]
-    """Decode `packed` codes of `bits` bits to `values`, parts of `counts` elements each.
-
-    Row i of `books` is the codebook of part i: its levels, and then its mean.
-    """
+    """Decode `counts` codes of `bits` bits per part to `values`, by the part's row of `books`."""
     levels, halvings = 1 << bits, _halvings(bits)
     table = np.empty(levels, np.float32)
     first = 0

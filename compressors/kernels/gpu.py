@@ -186,19 +186,13 @@ class Blocks(NamedTuple):
 
     @property
     def power(self) -> int:
-        """The length if it is a power of two of at most 2048, so that a program has whole blocks.
-
-        Otherwise 0.
-        """
+        """The length if it is a power of two of at most 2048, so that it fits a program; else 0."""
         fits = 0 < self.length <= 2048 and not self.length & (self.length - 1)
         return self.length if fits else 0
 
     @property
     def alike(self) -> int:
-        """Rows of 8 elements per block, or 0 if a block is not a whole number of rows.
-
-        A single block counts as having 2^28 rows, more than any vector has.
-        """
+        """Rows of 8 elements per block; 0 if it has no whole rows, 2^28 for a single block."""
         if self.number == 1:
             return 1 << 28
         return 0 if self.length % BYTE else self.length // BYTE
@@ -261,10 +255,7 @@ def add_round_(
 def sum_rounded_(
     total: Tensor, blocks: Blocks, width: int, codes: list[Tensor], steps: list[Tensor]
 ) -> None:
-    """Write the sum of all workers' decoded values to `total`, [n], added in order of rank.
-
-    `codes` and `steps` have one tensor per worker.
-    """
+    """Write the sum of decoded `codes` and `steps`, one per worker by rank, to `total`, [n]."""
     kernels, n = _kernels(), total.numel()
     size, unit = kernels.BYTES, BYTE if width == BYTE else WORD
     whole = n // unit * unit
@@ -287,10 +278,7 @@ def sum_rounded_(
 
 
 def add_pack_signs_(total: Tensor, added: Tensor | None, packed: Tensor, squared: bool) -> Tensor:
-    """Add `added` to `total`, [n], and write the packed signs of the sum to `packed`.
-
-    Return the sum of its squares with `squared`, else of its magnitudes, float64 [].
-    """
+    """Add `added` to `total`, [n], pack its signs; return sum of magnitudes or squares, float64."""
     kernels, n = _kernels(), total.numel()
     programs = -(-n // (BYTE * kernels.BYTES))
     sums = torch.empty(programs, dtype=torch.float64, device=total.device)
@@ -303,10 +291,7 @@ def add_pack_signs_(total: Tensor, added: Tensor | None, packed: Tensor, squared
 
 
 def sum_signs_(total: Tensor, packed: list[Tensor], scales: Tensor, onto: bool) -> None:
-    """Sum all workers' signs times their `scales`, [workers], into `total`, [n], by rank.
-
-    With `onto`, add to what `total` has; otherwise overwrite it.
-    """
+    """Sum workers' signs times `scales`, by rank, to `total`, [n]; overwrite it unless `onto`."""
     kernels, n = _kernels(), total.numel()
     size = kernels.BYTES
     for first in range(0, len(packed), TOGETHER):
@@ -337,10 +322,7 @@ def add_cast_(
 
 
 def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Add `added` to `total`, [n]. Return the sum's largest magnitude and its sum of squares.
-
-    They are float32 [] and float64 [].
-    """
+    """Add `added` to `total`, [n]. Return max magnitude, float32 [], and squares, float64 []."""
     kernels, n = _kernels(), total.numel()
     size = kernels.BLOCK
     programs = -(-n // size)
@@ -374,10 +356,7 @@ def add_signs_(total: Tensor, packed: Tensor, scale: Tensor) -> None:
 
 
 def pack_bits(bits: Tensor) -> Tensor:
-    """Pack zeros and ones, uint8 [n], eight per byte, the first in the lowest bit.
-
-    The last byte is filled with zeros.
-    """
+    """Pack zeros and ones, uint8 [n], eight per byte from the lowest bit, filled with zeros."""
     padded = torch.nn.functional.pad(bits, (0, -bits.numel() % BYTE)).view(-1, BYTE)
     shifts = torch.arange(BYTE, dtype=torch.uint8, device=bits.device)
     return (padded << shifts).sum(1, dtype=torch.uint8)

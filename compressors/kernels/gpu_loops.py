@@ -65,7 +65,7 @@ def drawn(at, first, second):
 
 @triton.jit
 def norms(v, levels, block: tl.constexpr, squared: tl.constexpr, size: tl.constexpr):
-    """Return the norm of each `block` elements of v, [size, 8], over `levels`; [8 size / block].
+    """Return each block's norm over `levels`, [8 size / block]; v is [size, 8].
 
     The norm is l2 with `squared`, else the largest magnitude.
     """
@@ -178,10 +178,7 @@ def sum_codes(
 
 @triton.jit
 def of_two_bits(low, high, step, bit: tl.constexpr):
-    """Decode one code of 2 bits to (code - 1) step.
-
-    Choosing among four values takes fewer instructions than computing.
-    """
+    """Decode one code of 2 bits to (code - 1) step, by choosing, which is the quickest."""
     odd = (low & (1 << bit)) != 0
     upper = (high & (1 << bit)) != 0
     return tl.where(upper, tl.where(odd, 2.0, 1.0), tl.where(odd, 0.0, -1.0)) * step
@@ -246,10 +243,7 @@ def add_pack_measure(
     total, added, n, packed, sums, with_added: tl.constexpr, squared: tl.constexpr,
     size: tl.constexpr,
 ):  # fmt: skip
-    """Add `added` to `total` and pack the signs of the sum.
-
-    Write each program's sum of magnitudes, or of squares with `squared`, to `sums`, float64.
-    """
+    """Add, pack signs, and write each program's sum of magnitudes or squares to `sums`, float64."""
     byte = tl.program_id(0) * size + tl.arange(0, size)
     bit = tl.arange(0, 8)
     at = byte[:, None] * 8 + bit[None, :]
@@ -266,10 +260,7 @@ def add_pack_measure(
 
 @triton.jit
 def joined(a, b, c, d, e, f, g, h):
-    """Join eight columns to [rows, 8].
-
-    `columns` and this function split bytes by row, so that no layout changes between them.
-    """
+    """Join eight columns to [rows, 8], in the layout that `columns` splits."""
     even = tl.join(tl.join(a, e), tl.join(c, g))
     odd = tl.join(tl.join(b, f), tl.join(d, h))
     return tl.reshape(tl.join(even, odd), [a.shape[0], 8])

@@ -140,10 +140,7 @@ def find_marked(
 
 @triton.jit(do_not_specialize=OF_A_STEP)
 def take_found(total, index, values, capacity, passed, erase: tl.constexpr, size: tl.constexpr):
-    """Copy the entries of `total` at `index` to `values`; fill up both with zeros to `capacity`.
-
-    With `erase`, set the entries to zero in `total`.
-    """
+    """Copy `total` at `index` to `values`, both padded with zeros; `erase` zeroes it in `total`."""
     at = tl.program_id(0) * size + tl.arange(0, size)
     some = at < tl.minimum(tl.load(passed), capacity)
     place = tl.load(index + at, mask=some, other=0)
@@ -165,10 +162,7 @@ def digit_of(bins, rank):
 
 @triton.jit
 def state_of(k, states, bins, digit: tl.constexpr):
-    """Return the k-th magnitude's digits before `digit`, as a prefix, and its rank.
-
-    The rank is among the entries that begin with the same digits.
-    """
+    """Return the k-th magnitude's digits before `digit`, and its rank among keys with them."""
     last: tl.constexpr = digit - 1
     prefix = 0
     rank = k

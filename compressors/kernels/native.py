@@ -180,10 +180,7 @@ def _scan_block(x, first, bound, erase, index, values, count):  # type: ignore[n
 
 @njit(**OPTIONS)
 def _scan_rest(x, first, bound, erase, index, values, count):  # type: ignore[no-untyped-def]
-    """Append the elements above `bound` from `first` to the end, one by one. Return the new count.
-
-    With `erase`, set them to zero in `x`.
-    """
+    """Do the work of `_scan_block` from `first` to the end, one by one."""
     keys = x.view(np.int32)
     for here in range(first, x.size):
         if (keys[here] & np.int32(MAGNITUDE)) > bound:

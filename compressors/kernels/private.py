@@ -71,10 +71,7 @@ def not_private(folder: Path) -> str:
 
 
 def _without_number() -> set[int]:
-    """Return the user number that stands for owners unknown in this user namespace, as a set.
-
-    It is empty outside of a user namespace, and where this cannot be read.
-    """
+    """Return the number of owners unknown in this user namespace, as a set; empty outside."""
     try:
         if Path("/proc/self/uid_map").read_text().split()[2:3] == [ALL_USERS]:
             return set()
@@ -84,10 +81,7 @@ def _without_number() -> set[int]:
 
 
 def _is_own_group(number: int) -> bool:
-    """Return True if group `number` has this user's name and no other member.
-
-    Many systems give each user such a group.
-    """
+    """Return True if group `number` has this user's name and no other member."""
     try:
         user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(number)
     except KeyError:

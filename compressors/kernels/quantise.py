@@ -274,8 +274,7 @@ def _add_levels(total, codes, step, most, onto):  # type: ignore[no-untyped-def]
 def average(payloads, scales, ends, levels, width, mean):  # type: ignore[no-untyped-def]
     """Write the mean over workers of their decoded values to `mean`, [n].
 
-    `payloads` and `scales` are the addresses of each worker's packed codes and of its steps,
-    float32.
+    `payloads` and `scales` are addresses of each worker's packed codes and steps, float32.
     """
     most, count = np.float32(levels), np.float32(payloads.size)
     unpacked = np.empty(payloads.size * CHUNK if width < BYTE else 0, np.uint8)

@@ -16,10 +16,7 @@ FEW = 1 << 16  # at most this many candidates are copied, so that later passes r
 
 @njit(**OPTIONS)
 def _kth(keys, k):  # type: ignore[no-untyped-def]
-    """Return the k-th largest of `keys`, the bits of floats without sign.
-
-    Also return how many keys equal to it are among the k largest.
-    """
+    """Return the k-th largest of `keys`, float bits, and how many equal to it are among the k."""
     least, most = np.int32(MAGNITUDE), np.int32(0)
     for here in range(keys.size):
         key = np.int32(keys[here] & MAGNITUDE)

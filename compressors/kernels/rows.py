@@ -44,10 +44,7 @@ def at_lane(builder: Any, row: Any, here: Any) -> Any:
 
 
 def _added(builder: Any, total: Any, weights: list[Any], parts: list[Any]) -> Any:
-    """Return `total` plus the sum of `parts` times `weights`.
-
-    Vectors and single elements get equal bits.
-    """
+    """Return `total` plus `parts` times `weights`; vectors and single elements get equal bits."""
     kind = total.type
     name = f"v{LANES}f32" if kind == FLOATS else "f32"
     fused = builder.module.declare_intrinsic(

@@ -77,10 +77,7 @@ def positions(bitmap, invert, index):  # type: ignore[no-untyped-def]
 @njit(["void(float32[::1], int32[::1], boolean, float32[::1])",
        "void(float32[::1], int64[::1], boolean, float32[::1])"], **OPTIONS)  # fmt: skip
 def take(x, index, erase, values):  # type: ignore[no-untyped-def]
-    """Copy the entries of `x` at `index`, which must be in range, to `values`.
-
-    With `erase`, set them to zero in `x`.
-    """
+    """Copy entries of `x` at `index`, in range, to `values`; `erase` zeroes them in `x`."""
     for here in range(index.size):
         values[here] = x[np.uint64(index[here])]
     if erase:
@@ -96,8 +93,7 @@ def add_take(total, added, clear, index, erase, values):  # type: ignore[no-unty
     """Add `added` to `total`, then `take` the entries at `index`, in one pass over both.
 
     `added` may be empty; `clear` sets it to zero. Return the bits of the sum's largest magnitude,
-    and the number of entries taken. It is less than all if positions do not ascend, or one is
-    outside.
+    and how many entries were taken: not all if a position is outside or out of order.
     """
     most, taken = np.int32(0), 0
     for first in range(0, total.size, CHUNK):
@@ -124,10 +120,7 @@ def add_take(total, added, clear, index, erase, values):  # type: ignore[no-unty
 @njit(["boolean(float32[::1], int32[::1], float32[::1], float32)",
        "boolean(float32[::1], int64[::1], float32[::1], float32)"], **OPTIONS)  # fmt: skip
 def add(total, index, values, factor):  # type: ignore[no-untyped-def]
-    """Add `values` times `factor` to `total` at `index`.
-
-    Return True, or stop and return False at a position outside `total`.
-    """
+    """Add `values` times `factor` to `total` at `index`. Stop, and return False, at one outside."""
     for here in range(index.size):
         at = np.uint64(np.int64(index[here]))
         if at >= np.uint64(total.size):

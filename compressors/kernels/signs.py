@@ -142,10 +142,7 @@ def add_all(total, payloads, scales, onto):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _count(planes, carry):  # type: ignore[no-untyped-def]
-    """Add one bit per number, `carry`, to numbers whose binary digits are `planes`.
-
-    `carry` is overwritten.
-    """
+    """Add bits `carry`, which is overwritten, to numbers whose binary digits are `planes`."""
     for plane in range(planes.shape[0]):
         row = planes[plane]
         for here in range(row.size):
@@ -156,10 +153,7 @@ def _count(planes, carry):  # type: ignore[no-untyped-def]
 
 @njit(**OPTIONS)
 def _reach(planes, least, more, equal):  # type: ignore[no-untyped-def]
-    """Set the bits of `more` where the numbers in `planes` are at least `least`.
-
-    `equal` is memory to work in.
-    """
+    """Set bits of `more` where the numbers in `planes` are >= `least`; `equal` is work memory."""
     for here in range(more.size):
         more[here], equal[here] = 0, 255
     for plane in range(planes.shape[0] - 1, -1, -1):

@@ -45,10 +45,7 @@ def store(builder: Any, value: Any, pointer: Any, align: int) -> None:
 
 
 def store_past_cache(builder: Any, value: Any, pointer: Any) -> None:
-    """Store a vector past the cache, at an address that is a multiple of ALIGNMENT.
-
-    Call `settle` before another thread reads it.
-    """
+    """Store a vector past the cache at a multiple of ALIGNMENT; `settle` before others read it."""
     written = builder.store(value, pointer)
     written.align = ALIGNMENT
     written.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
