@@ -84,10 +84,7 @@ class Controller(Protocol):
     chooses_horizon: bool = False  # it says how many local steps are taken between two exchanges
 
     def density(self, seen: Observation | None) -> float:
-        """Return the density in (0, 1] of the next exchange.
-
-        `seen` is the last finished step, or None before the first exchange.
-        """
+        """Return the next exchange's density in (0, 1]; `seen` is the last step, None at first."""
         ...
 
     def horizon(self, seen: Observation) -> int:

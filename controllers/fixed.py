@@ -4,10 +4,7 @@ from controllers.base import Controller, Observation
 
 
 class Fixed(Controller):
-    """Controller that returns the same density at every exchange.
-
-    It is no dataclass, since a field would hide the method `density`.
-    """
+    """Controller with one density; no dataclass, as a field would hide the method `density`."""
 
     same_everywhere = True
     reacts_to_network = False

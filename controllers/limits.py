@@ -14,10 +14,7 @@ def is_number(value: object) -> bool:
 
 
 def check_densities(d_min: float, d_max: float, start: tuple[float, ...]) -> None:
-    """Raise ValueError unless 0 < d_min <= d_max <= 1, and `start` has densities in (0, 1].
-
-    There must be at least one density in `start`.
-    """
+    """Raise ValueError unless 0 < d_min <= d_max <= 1, and `start` has densities in (0, 1]."""
     check("d_max", d_max, is_number(d_max) and 0 < d_max <= 1, "in (0, 1]")
     good = is_number(d_min) and 0 < d_min <= d_max
     check("d_min", d_min, good, f"in (0, {d_max}] (d_max)")

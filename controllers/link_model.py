@@ -2,7 +2,6 @@
 
 An exchange of b bytes takes T = a + b / r seconds, and backward hides all but max(w T, T - h).
 These are the quantities and how they are estimated:
-
 - b, the bytes received at density d, is a line through the mean of recent exchanges below density
   1. So nothing is assumed about the compressor (indices, bits, ranks, intervals). The slope is the
   steepest of recent pairs of consecutive exchanges with sufficiently different densities, limited

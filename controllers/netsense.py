@@ -2,8 +2,8 @@
 
 The paper's ratio is our density. The data size of an exchange is the bytes received, and its RTT is
 the time it takes. BtlBw, RTprop and BDP follow from these. At start-up the ratio rises by beta_1
-per exchange. Later it is halved after an exchange of more than 0.9 BDP, and rises by beta_2 after
-any other.
+per exchange. Later it is halved after an exchange above 0.9 BDP, and rises by beta_2 after any
+other.
 
 This RTT includes the transfer: L + size / rate. So BDP is close to the smallest exchange seen, and
 the printed rule keeps the ratio at its floor unless L is the larger part. Published throughputs fit
@@ -11,7 +11,6 @@ that. `bdp_gain` above 1 lifts the ratio, so that an exchange has a multiple of 
 bytes, whatever the rate (benchmarks/netsense.py). The test is then `size > 0.9 bdp_gain BDP`.
 
 The paper leaves open, and we chose:
-
 - beta_1 is 0.05. Start-up ends when an exchange takes twice the shortest seen, at ratio 1, or after
   20 exchanges; the ratio then stays for one exchange. Retransmitted segments are not counted;
 - BtlBw and RTprop are over all exchanges, including those of start-up (`window`);
@@ -68,10 +67,7 @@ class NetSense(Controller):
         return self._start_up(seen) if self._startup_left else self._sense(seen.density)
 
     def state(self) -> dict[str, float]:
-        """Return BtlBw and EBB in bytes/s, RTprop in s, BDP in bytes, and sensing (0 or 1).
-
-        It is empty before the first exchange.
-        """
+        """Return BtlBw and EBB (bytes/s), RTprop (s), BDP (bytes), sensing (0, 1); {} at first."""
         path = self._path
         if path.rtprop_s == float("inf"):
             return {}
@@ -84,10 +80,7 @@ class NetSense(Controller):
         }
 
     def _start_up(self, seen: Observation) -> float:
-        """Return the next ratio of start-up.
-
-        Leave start-up when a signal says that it is enough.
-        """
+        """Return the next ratio of start-up; leave start-up when a signal ends it."""
         self._startup_left -= 1
         if (
             seen.comm_s > self.startup_rtt * self._path.shortest_s

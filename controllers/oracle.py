@@ -8,8 +8,7 @@ delay of a ring's P - 1 hops, plus what past exchanges took beyond that and the 
 The oracle is greedy: it plans one exchange at a time and ignores the next change of the rate. It
 only learns what else a network loses (slow starts, queues). So it bounds what a better estimate of
 the rate can gain, not what a better plan could. The regret of a controller is its time to the
-target over the oracle's, with the same seed. Use it on a star, where each node's link follows the
-profile.
+target over the oracle's, with the same seed. Use it on a star, whose links follow the profile.
 """
 
 from collections import deque

@@ -18,10 +18,7 @@ from controllers.pace import Pace
 
 @dataclass(kw_only=True)
 class PaceHorizon(HorizonAndDensity, Pace):
-    """Controller that chooses horizon and density together at each round's start.
-
-    Agree on the minimum if workers differ.
-    """
+    """Controller that chooses horizon and density each round; workers agree on the minimum."""
 
     def horizon(self, seen: Observation) -> int:
         """Return the chosen one of `horizons`. Keep the configured steps while trying `start`."""

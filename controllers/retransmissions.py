@@ -9,8 +9,7 @@ COUNTER = "RetransSegs"
 def retransmitted() -> int:
     """Return the number of TCP segments retransmitted in this network namespace since its start.
 
-    Workers of one node share the namespace, and so the count. Raise OSError if the kernel has no
-    counter.
+    Workers of a node share the namespace and the count. Raise OSError if there is no counter.
     """
     rows = [line.split() for line in SNMP.read_text().splitlines() if line.startswith("Tcp:")]
     for names, values in zip(rows[::2], rows[1::2], strict=False):

@@ -7,10 +7,7 @@ from controllers.base import Controller, Observation
 
 
 class WarmUp(Controller):
-    """Controller that lowers the density to its final value by equal factors.
-
-    It is no dataclass, for the same reason as `Fixed`.
-    """
+    """Controller that lowers the density by equal factors; no dataclass, as `Fixed` is none."""
 
     same_everywhere = True
     reacts_to_network = False

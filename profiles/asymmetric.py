@@ -8,10 +8,7 @@ from profiles.limits import check_profile
 
 @dataclass(frozen=True)
 class Asymmetric:
-    """Profile of two profiles, one for uplinks and one for downlinks.
-
-    The number of competing flows is the larger of the two.
-    """
+    """Profile with one profile for uplinks and one for downlinks, and the more flows of both."""
 
     up: Profile  # from nodes into the network
     down: Profile  # from the network to nodes

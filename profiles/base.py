@@ -36,16 +36,10 @@ def widest(parts: Iterable[Extremes]) -> Extremes:
 
 
 class Profile(Protocol):
-    """Network conditions over time.
-
-    They are pure and seeded, so they can be plotted and replayed.
-    """
+    """Network conditions over time, pure and seeded, so that they can be plotted and replayed."""
 
     def link(self, time_s: float, node: int, way: Way) -> Link:
-        """Return the conditions of one direction of `node`'s link at `time_s`.
-
-        Times are emulated seconds after step 0. Negative times count as 0.
-        """
+        """Return one direction's conditions of `node`'s link at `time_s`; below 0 counts as 0."""
         ...
 
     def flows(self, time_s: float) -> int:

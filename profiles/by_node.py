@@ -10,10 +10,7 @@ from profiles.limits import check_profile
 
 @dataclass(frozen=True)
 class ByNode:
-    """Profile that gives some nodes profiles of their own.
-
-    The number of competing flows is the largest that any of them asks for.
-    """
+    """Profile with own profiles for some nodes, and the largest number of competing flows."""
 
     default: Profile  # of every node that is not in `nodes`
     nodes: Any  # profiles by node number, {3: ...}; kept as sorted pairs
@@ -44,10 +41,7 @@ class ByNode:
 
 
 def _node(key: Any) -> int:
-    """Return the node number of `key`, an int or, from Hydra overrides, a string of digits.
-
-    Raise ValueError for other keys.
-    """
+    """Return the node number of `key`, an int or digits; ValueError for other keys."""
     if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) <= 9:
         return int(key)
     if isinstance(key, int) and not isinstance(key, bool) and key >= 0:

@@ -8,10 +8,7 @@ from profiles.rated import Rated
 
 @dataclass(frozen=True)
 class Degrading(Rated):
-    """Profile that begins at `start_mbit` and loses `step_mbit` each `step_s`, until `end_mbit`.
-
-    All nodes are alike.
-    """
+    """Profile that falls from `start_mbit` by `step_mbit` each `step_s` to `end_mbit`."""
 
     start_mbit: float
     end_mbit: float  # in (0, start_mbit]; kept once it is reached

@@ -110,10 +110,7 @@ class Recorded(Trace, ABC):
         return rows._replace(times_s=array("d", times_s))
 
     def _readings(self, texts: Sequence[str], lines: Sequence[int], column: str) -> array:
-        """Parse readings of one column.
-
-        Raise ValueError for a text that must be a number and is not.
-        """
+        """Parse readings of one column; ValueError for a text that must be a number and is not."""
         values = plain_numbers(texts)
         if values is not None and min(values) >= 0:
             return values

@@ -54,10 +54,7 @@ def check_share(**values: Any) -> None:
 
 
 def check_order(**values: float) -> None:
-    """Raise ValueError if the first of the two keyword values exceeds the second.
-
-    Exactly two values must be given, both above 0. The message names both keys.
-    """
+    """Raise ValueError, naming both keys, if the first of the two values is the larger."""
     (low_key, low), (high_key, high) = values.items()
     if low > high:
         raise ValueError(f"{low_key} must be in (0, {high}] ({high_key}), got {low}")
@@ -107,8 +104,7 @@ def check_profile(**values: Any) -> None:
 def as_tuple(key: str, value: Any, of_what: str) -> tuple[Any, ...]:
     """Return the list `value`, which may be one of Hydra, as a tuple that can be hashed.
 
-    Raise ValueError if it is empty, a string, or no sequence. `key` and `of_what` go into the
-    message.
+    Raise ValueError, with `key` and `of_what`, if it is empty, a string, or no sequence.
     """
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)) or not len(value):
         raise ValueError(f"{key} must be a list of {of_what}, got {value!r}")

@@ -26,10 +26,7 @@ class Played(Protocol):
     path: Link  # as `at` was asked last, but for its rate
 
     def at(self, time_s: float) -> Held:
-        """Return (until_s, Mbit/s): the rate at `time_s`, and the time until which it surely holds.
-
-        Times must not decrease from call to call.
-        """
+        """Return (until_s, Mbit/s): the rate from `time_s` to until_s. Times must not decrease."""
         ...
 
 
@@ -85,9 +82,6 @@ def play(profile: Profile, node: int, way: Way) -> Rates | None:
 
 
 def series(profile: Profile, node: int, way: Way) -> Hashable:
-    """Return a key that directions with equal rates at all times share.
-
-    It is (node, way) if the profile has no method `series`.
-    """
+    """Return a key of directions with always equal rates; (node, way) without method `series`."""
     known: Any = profile
     return known.series(node, way) if callable(getattr(profile, "series", None)) else (node, way)

@@ -55,10 +55,7 @@ def read(path: Any) -> Recording:
 
 
 def read_from(place: Path, path: Any) -> Recording:
-    """Read a recording from the file `place`.
-
-    Raise ValueError, naming it `path`, if the file is too large or no UTF-8 text.
-    """
+    """Read file `place`, named `path` in errors; ValueError if it is too large or not UTF-8."""
     if (size := place.stat().st_size) > MOST_BYTES:
         raise ValueError(f"{path}: must have at most {MOST_BYTES} bytes, got {size}")
     content = place.read_bytes()
@@ -97,10 +94,7 @@ def floor_notes(path: str, rates_mbit: Sequence[float], floor_mbit: float) -> tu
 
 
 def notes(*parts: Any) -> list[str]:
-    """List, each once, the changes made to recordings, such as rates raised to a floor.
-
-    `parts` are profiles, and networks that contain profiles.
-    """
+    """List the changes made to recordings in `parts` (profiles or networks), each once."""
     said: dict[str, None] = {}
     waiting = list(parts)
     while waiting:

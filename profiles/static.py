@@ -23,10 +23,7 @@ class Static(Rated):
         super().__post_init__()
 
     def mbit(self, time_s: float, node: int) -> float:
-        """Return the rate of `node`'s link.
-
-        Raise ValueError for a node without a rate in the list.
-        """
+        """Return the rate of `node`'s link; ValueError if the list has no rate for it."""
         if not isinstance(self.rate_mbit, tuple):
             return self.rate_mbit
         if node >= len(self.rate_mbit):

@@ -19,10 +19,7 @@ PARTS = re.compile(r"(\d+|\D+)")
 
 
 class Times:
-    """Parser of a column of times, as seconds since the first row.
-
-    The first row decides the form.
-    """
+    """Parser of a column of times to seconds since the first row, which decides the form."""
 
     def __init__(
         self, path: str, column: str, time_format: str | None = None, unit: float | None = None
@@ -56,10 +53,7 @@ class Times:
             raise
 
     def seconds(self) -> array:
-        """Return seconds since the first row.
-
-        A time of day before the previous one is of the next day.
-        """
+        """Return seconds since the first row; a time of day that goes back is of the next day."""
         unit = self._unit
         if unit is None:
             unit, first = 1.0, abs(self._values[0])
@@ -78,10 +72,7 @@ class Times:
         return f"{self._path}:{line}: {self.column}"
 
     def _choose(self, text: str, where: str) -> None:
-        """Choose the parser of a time column from its first value, `text`.
-
-        Raise ValueError, naming `where`, if a unit is given but the value is no number.
-        """
+        """Choose the parser by the first value, `text`; ValueError if a unit needs a number."""
         self._numeric = self._format is None and bool(NUMBER.fullmatch(text))
         if not self._numeric and self._unit is not None:
             raise ValueError(f"{where} must be a number, as units.time_s is given, got {text!r}")

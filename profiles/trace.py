@@ -72,10 +72,7 @@ class Trace:
         object.__setattr__(self, "_extremes", extremes)
 
     def _read(self, recording: Recording) -> tuple[Rows, tuple[str, ...]]:
-        """Return the rows and notes about changes to them.
-
-        Raise ValueError with file, line and value.
-        """
+        """Return rows, and notes on changes to them; ValueError with file, line and value."""
         table = csv_table(recording, ",")
         where, columns = f"{self.path}:{table.top}", table.header
         known = set(columns) <= set(COLUMNS) and len(set(columns)) == len(columns)
