@@ -244,10 +244,7 @@ class AcpSgd(Predictor):
         ]
 
     def _fusion_change(self, cell: Measurement) -> float:
-        """Predict the mean change, in percent, between the fusion modes that `cell.method` names.
-
-        Raise Unpredictable if it does not name two modes.
-        """
+        """Predict the mean percent of change between two fusion modes; Unpredictable if not two."""
         if "0MB" in cell.method:
             return self._buffer_gain(cell)
         parts = re.fullmatch(r"(\S+) (\S+) vs (\S+)", cell.method)

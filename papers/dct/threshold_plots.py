@@ -68,7 +68,7 @@ def achieved_density(
     """Draw the share of `what` that each method sent over steps, and the `asked` one dotted.
 
     `shares` has a table by method with columns step, value, low, high. Raise NothingToDraw without
-    any value.
+    a value.
     """
     most_first = sorted(shares, key=lambda method: -asked[method])
     known = {name: shares[name] for name in most_first if shares[name].value.notna().any()}

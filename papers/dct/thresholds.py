@@ -73,10 +73,7 @@ def varies_little(runs: Runs) -> Found:
 
 
 def _of_gradient(runs: Runs, density: float) -> dict[tuple[int, ...], pd.DataFrame]:
-    """Return the watched rows at `density`, by pair of seeds, of runs that send this density.
-
-    Raise NoSuchRuns if a run has no watched.csv.
-    """
+    """Return watched rows by seeds of runs that send `density`; NoSuchRuns without watched.csv."""
     method = PUSHED.format(density)
     rows = runs.of(GRADIENT).rows(method)
     pairs = rows[load.PAIR].itertuples(index=False, name=None)

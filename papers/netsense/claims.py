@@ -124,10 +124,7 @@ def more_accurate(runs: Runs) -> Found:
 
 
 def stopped(group: Group) -> pd.DataFrame:
-    """Return runs of the three methods, with their best accuracy until NetSenseML had its best.
-
-    Raise NoSuchRuns if a run of NetSenseML has no evaluation.
-    """
+    """Return the methods' runs with their best accuracy until NetSenseML's; NoSuchRuns if none."""
     found = ratios.stopped(group.rows(*METHODS), NETSENSE)
     if found.best[found.method == NETSENSE].isna().any():
         raise NoSuchRuns(f"no runs of {NETSENSE} with evaluations in {group.experiment}")

@@ -31,10 +31,7 @@ class NetSenseMl(Predictor):
         }
 
     def _throughput(self, model: str, network: str, method: str) -> float:
-        """Predict samples/s of all workers. `network` is a rate with its unit, such as 500Mbps.
-
-        Raise Unpredictable for a method that the paper does not compare.
-        """
+        """Predict samples/s of all workers, at a rate such as 500Mbps; `Unpredictable` if not."""
         compute, method_here = self.bench.compute(model), ReplayedMethod("dense.Dense")
         if method == TOP_K:
             method_here = SPARSE._replace(density=TOP_K_DENSITY)
