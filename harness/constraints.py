@@ -213,10 +213,7 @@ def _can_be_dealt(c: Combination, fragments: int) -> None:
 
 
 def _keeps(controller: Any) -> bool:
-    """Return True if the controller sets the number of local steps but never compresses.
-
-    That is: `chooses_horizon` is true, and `d_min`, if it has one, is 1.
-    """
+    """Return True if the controller chooses the horizon and its density is always 1."""
     return controller.chooses_horizon and getattr(controller, "d_min", 1.0) == 1
 
 

@@ -66,10 +66,7 @@ def studies() -> tuple[Study, ...]:
 
 
 def add(folder: str) -> None:
-    """Also use the studies in `folder`/papers, in this process and in those that it starts.
-
-    Raise ValueError if there is no such folder.
-    """
+    """Use studies in `folder`/papers too, here and in child processes; ValueError if missing."""
     own = Path(folder).absolute()
     if not folder or not (own / NAMESPACE).is_dir():
         raise ValueError(f"must be a folder with a folder {NAMESPACE}/, got {folder!r}")

@@ -109,10 +109,7 @@ def _is_uniform(settings: Settings) -> bool:
 
 
 def question(arguments: Sequence[str]) -> Question:
-    """Parse the question from `arguments`, overrides of a run.
-
-    BadSetting if no race can answer it.
-    """
+    """Parse the question from overrides of a run; BadSetting if no race can answer it."""
     with in_a_line(arguments):
         given = {sweep.key_of(each): each for each in _parsed(arguments)}
         _check_keys(given)
@@ -181,10 +178,7 @@ def _worlds(
 
 
 def _presets(asked: object) -> tuple[str, ...]:
-    """Return the names of methods in `asked`, or of all if it is None.
-
-    Raise BadSetting for a name that is no choice of `method`.
-    """
+    """Return the methods in `asked`, all for None; BadSetting for a name that is no `method`."""
     known = list(choices("method"))
     if asked is None:
         return tuple(known)

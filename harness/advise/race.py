@@ -85,7 +85,6 @@ def _behind(own: Times, first: str, best: Times) -> str:
 def bound_s(step_s: float, dense_step_s: float, dense_s: float) -> float:
     """Return the least possible time to the target, from planned seconds of a step.
 
-    `dense_s` is dense's time to the target. Compression costs steps, but may save up to SPARED of
-    them.
+    `dense_s` is dense's time to the target. Compression may save up to SPARED of its steps.
     """
     return dense_s * (1 - SPARED) * step_s / dense_step_s

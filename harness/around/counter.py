@@ -2,10 +2,7 @@
 
 
 class StepCounter:
-    """Counter of one output line or scalar, whose steps are numbered without a break.
-
-    `number` is the last step's, -1 before the first.
-    """
+    """Counter of steps without gaps, of one line or scalar; `number` is the last, -1 at first."""
 
     def __init__(self) -> None:
         self.number = -1

@@ -112,10 +112,7 @@ def composed(arguments: Sequence[str]) -> list[Settings]:
 
 
 def _command(words: list[str], own: dict[str, str]) -> dict[str, Any]:
-    """Return the configuration section `around`, for the program `words` and the options `own`.
-
-    Raise BadSetting for invalid patterns or numbers.
-    """
+    """Return section `around` for program `words` and options `own`; BadSetting if invalid."""
     start, metrics = own.get("start", FIRST_BYTE), own.get("metrics")
     if "tensorboard" in own:
         metrics = metrics or LOSS

@@ -197,8 +197,7 @@ class ToldSteps:
     def _put_on_the_clock_of(self, steps: list[ToldStep]) -> None:
         """Convert the times of evaluations from the command's clock to that of `steps`.
 
-        An evaluation counts from the last step that came before it. Earlier evaluations are
-        unchanged.
+        An evaluation counts from the last step before it. Earlier ones are unchanged.
         """
         came_s = [step.came_s for step in steps]
         for number, each in enumerate(self.evaluations):

@@ -108,10 +108,7 @@ def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int, int]]:
 
 
 def _took_s(by_rank: Sequence[tuple[float, float]]) -> float:
-    """Return seconds from the last rank's start to the last rank's end.
-
-    Late starts do not count.
-    """
+    """Return seconds from the last rank's start to the last rank's end, without late starts."""
     begun_s, done_s = zip(*by_rank, strict=True)
     return max(done_s) - max(begun_s)
 

@@ -22,8 +22,7 @@ CONSTANTS = "\nconstants: # fitted to the inputs: python -m harness.doctor --cal
 def inputs_of(bench: Bench, rows: Sequence[Measurement]) -> list[Measurement]:
     """Return the input rows of a bench.
 
-    Raise `BadMeasurement` if an input does not select one row, or if inputs are fewer than
-    constants.
+    Raise `BadMeasurement` unless each input selects one row, or if inputs are too few.
     """
     taken = [row for row in rows if bench.has(row)]
     for selector in bench.inputs:

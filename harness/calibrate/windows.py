@@ -46,10 +46,7 @@ class TcpWindows(NamedTuple):
 
 
 def measured(repeats: int = 3) -> list[Measurement]:
-    """Measure transfers between two nodes while no run is in progress on this machine.
-
-    Raise CalibrationError if that fails.
-    """
+    """Measure transfers between two nodes while no run is going; raise CalibrationError."""
     command = user_namespace.command(sys.executable, "-m", __name__, str(repeats))
     with machine_to_ourselves("measuring windows"):
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)

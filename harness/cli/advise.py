@@ -21,10 +21,7 @@ PAIRS = 6  # seeds of a race: the fewest with which a sign test can reach 5 %
 
 
 def main(given: Arguments) -> int:
-    """Run all stages and print the answer; return 1 if no method reaches the target, else 0.
-
-    Raise BadSetting before anything starts.
-    """
+    """Run all stages and print the answer. Return 1 if no method reaches the target, else 0."""
     pairs = given.number("--pairs", PAIRS, 2, OTHER_SEEDS)
     about = question(given.overrides)
     if "--virtual-only" in given.flags:

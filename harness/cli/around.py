@@ -53,10 +53,7 @@ class Echo:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command over shaped links; return 1 if a run failed, 3 if one is not valid, else 0.
-
-    Raise BadSetting before anything starts.
-    """
+    """Run a command over shaped links. Return 0, 1 if a run failed, or 3 if one is not valid."""
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--help" in before:
         print(_help())

@@ -18,10 +18,7 @@ from harness.records.status import temporary
 
 
 def main(given: Arguments) -> int:
-    """Remove leftovers of dead runs, or with a dry run only print them.
-
-    Return 1 if something could not be restored, else 0.
-    """
+    """Remove (or print) leftovers of dead runs; return 1 if one could not be restored, else 0."""
     dry_run = "--dry-run" in given.flags
     ledgers = Path(given.flags.get("--ledger", ledger.FOLDER))
     verb = "would remove" if dry_run else "removed"

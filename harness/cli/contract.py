@@ -22,10 +22,7 @@ LAWS: dict[str, tuple[Law, ...]] = {
 
 
 def main(overrides: list[str]) -> int:
-    """Print if each law of each part in `overrides` holds. Return 1 if one is broken, else 0.
-
-    Raise BadSetting if `overrides` name no part that has laws.
-    """
+    """Print if each law of each part holds. Return 1 if one is broken; BadSetting without part."""
     groups = [group for group in LAWS if any(_group(override) == group for override in overrides)]
     if not groups:
         raise BadSetting(f"name a part by {', '.join(f'{group}=CHOICE' for group in LAWS)}")

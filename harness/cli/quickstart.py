@@ -2,8 +2,7 @@
 
 The answer comes from virtual time: each method trains once and is timed at all rates. The proof
 runs the same methods over real packets at one rate and compares the step times. The exit status is
-0 if there is an answer, whatever the proof shows; with strict=true it is 3 if a run of the proof is
-not valid.
+0 if there is an answer, whatever the proof shows; with strict=true it is 3 if a proof is not valid.
 
 A rule selects the rates: powers of two, from 1/32 to 4, times the rate at which dense communication
 takes as long as computation (0.64 MB in 60 ms with four workers: 128 Mbit/s). The proof uses a
@@ -45,10 +44,7 @@ BAR = 24  # characters for the slowest method
 
 
 def main(arguments: list[str]) -> int:
-    """Run both parts, print their results, and return the exit status.
-
-    Raise BadSetting before anything starts.
-    """
+    """Run both parts, print results, return the exit status. BadSetting comes before the start."""
     given = [argument for argument in arguments if argument != "strict=true"]
     rates = ",".join(map(str, RATES_MBIT))
     answer = performed(

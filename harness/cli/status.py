@@ -64,10 +64,7 @@ def _sweep(folder: Path) -> SweepFolder | None:
 
 
 def _show_single_runs(folder: Path) -> int:
-    """Print the runs below a folder without a sweep; return 1 if there are none or one failed.
-
-    A command with a single run writes no sweep.
-    """
+    """Print the runs below a folder without a sweep; return 1 for none or a failed one."""
     asked = []
     for path in sorted(folder.rglob("status.json")):
         run_dir = path.parent.absolute()

@@ -195,10 +195,7 @@ def _of_file(error: OSError, arguments: Sequence[str]) -> str:
 
 
 def replaced(arguments: Sequence[str]) -> str:
-    """Return a message on the first argument that assigns a value to a group or a section.
-
-    Return "" if there is none.
-    """
+    """Return a message on the first argument that replaces a group or section; "" if none."""
     asked = [each for each in arguments if each.partition("=")[0]]
     return _replaced_group(asked) or _replaced_section(asked)
 

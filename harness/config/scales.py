@@ -38,8 +38,7 @@ def compose(arguments: Sequence[str]) -> list[Settings]:
 def describe(commands: Sequence[Sequence[str]]) -> Described:
     """Compose the runs of all `commands`, lists of overrides, in order.
 
-    If a scale must be chosen, one is chosen for all runs. Raise BadSetting if the commands make no
-    run.
+    If a scale must be chosen, it is one for all. Raise BadSetting if the commands make no run.
     """
     with sweep.hydra():
         added, said = _chosen(commands)
@@ -104,10 +103,7 @@ def _says_scale(arguments: Sequence[str]) -> bool:
 
 
 def may_depend_on_scale(config: DictConfig) -> bool:
-    """Return False if no choice is named after a scale and no value refers to the scale.
-
-    `config` must be composed at the paper's scale.
-    """
+    """Return False if `config`, composed at the paper's scale, refers to no scale anywhere."""
     choices = {**config.hydra.runtime.choices, "scale": None}
     if any(PAPER in str(choice) for choice in choices.values()):
         return True

@@ -203,10 +203,7 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def run_dir(self) -> Path:
-        """Return the absolute path results/EXPERIMENT/RUN_ID.
-
-        Machines of a run after the first have another folder, which the network chooses.
-        """
+        """Return absolute results/EXPERIMENT/RUN_ID, or the network's folder on later machines."""
         place = self.build("network").place(self.run_id())
         return Path(self["results"]).absolute() / self["experiment"] / place
 
@@ -301,10 +298,7 @@ class Settings:
             self.build(part)
 
     def run(self, dilation: float = 1.0) -> "Run":
-        """Build the run. Raise BadSetting at the first invalid value.
-
-        `dilation` is used if the runner has to choose it.
-        """
+        """Build the run, with `dilation` if none is set; BadSetting at the first invalid value."""
         if (settings := self._dilated(dilation)) is not self:
             return settings.run()
         values = self.keys()

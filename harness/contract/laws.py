@@ -23,10 +23,7 @@ def demand(good: bool, seen: str) -> None:
 
 @dataclass(frozen=True)
 class Law:
-    """A property that every part of one kind must have.
-
-    `holds(make, *case)` raises an error if the law is broken; `make` builds a new part.
-    """
+    """Property of every part of a kind; `holds(make, *case)` raises an error if it is broken."""
 
     said: str
     holds: Callable[..., None]

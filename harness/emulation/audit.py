@@ -58,8 +58,7 @@ class Audit:
         """Return the audit of all links, the worst value of each kind; None if it was not measured.
 
         It has the number and lateness (ms) of changes, changes by others, and the share of samples
-        off the plan. It also has the largest ratio of carried to allowed bytes, and shares of
-        processor time.
+        off the plan. It also has the largest carried / allowed bytes, and shares of processor time.
         """
         late = sorted(self._late_ms)
         return {

@@ -51,10 +51,7 @@ OTHERS: dict[str, Callable[[IPRoute], None]] = {"fq": _fq}
 
 
 def offered() -> dict[str, str]:
-    """Try every kind of NEEDED and OTHERS, and netem. Return why each is refused, or "".
-
-    Raise OSError without CAP_SYS_ADMIN in this user namespace.
-    """
+    """Return why each kind and netem is refused, or ""; OSError without CAP_SYS_ADMIN."""
     found = {kind: _refusal(kind, tried) for kind, tried in (NEEDED | OTHERS).items()}
     return found | {"netem": "" if impairments.available() else impairments.MISSING}
 

@@ -27,10 +27,7 @@ class Wish(NamedTuple):
 
 
 class Contention:
-    """Thread that keeps the wanted number of competing flows running.
-
-    It starts at once. An error in it is kept in `error`, and stop() raises it.
-    """
+    """Thread that keeps the wanted competing flows running; stop() raises its `error`."""
 
     def __init__(
         self,
@@ -63,8 +60,7 @@ class Contention:
     def want(self, flows: int, planned_s: float) -> None:
         """Request `flows` competing flows per pair, as planned at `planned_s`, and return at once.
 
-        If calls come faster than flows begin, the last one counts. Raise ValueError for a negative
-        number.
+        If calls come faster than flows begin, the last counts. Raise ValueError if it is negative.
         """
         if flows < 0:
             raise ValueError(f"competing flows must be >= 0, got {flows} at {planned_s} s")
@@ -73,10 +69,7 @@ class Contention:
             os.eventfd_write(self._wake, 1)
 
     def stop(self) -> list[FlowRecord]:
-        """End every flow and the thread.
-
-        Return records of all flows, or raise the thread's error.
-        """
+        """End all flows and the thread. Return records of all flows; raise the thread's error."""
         if not self._stopping:
             self._stopping = True
             os.eventfd_write(self._wake, 1)

@@ -107,10 +107,7 @@ class Direction:
             impairments.change(ip, impairer, self.name, self.real(planned))
 
     def _classes(self, planned: Link) -> list[per_source_netem.Sources]:
-        """Return each source's addresses and the conditions of its packets, in real units.
-
-        A source's own delay is added to that of `planned`.
-        """
+        """Return addresses and conditions by source, in real units, with its own delay added."""
         return [
             per_source_netem.Sources(
                 source.addresses,

@@ -111,10 +111,7 @@ def _needed_s(stay: Stay, shaped: Shaped) -> float:
 
 
 def _stays(rates: Rates, every_s: float) -> list[Stay]:
-    """Return the constant stretches of `rates`, which are `every_s` seconds apart.
-
-    The last one is left out, because its end is unknown.
-    """
+    """Return the constant stretches of `rates`, one per `every_s`, without the unended last."""
     changed = np.abs(np.diff(rates)) > NOTICED * rates[:-1]
     numbers = np.concatenate([[0], np.cumsum(changed)])
     parts = [list(part) for _, part in groupby(zip(numbers, rates, strict=True), lambda p: p[0])]

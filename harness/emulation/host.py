@@ -99,10 +99,7 @@ class Host(Shaping):
         return run_id if self.machine == 0 else f".machines/{run_id}-{self.machine}"
 
     def enter(self) -> None:
-        """Return as process 1 of the run's namespaces, in the machine's own network.
-
-        A watchdog for the borrowed interface stays outside.
-        """
+        """Return as process 1 of the run's namespaces, in the machine's network; leave a guard."""
         watchdog.leave_behind(self._ledger(), self.time_limit_s)
         user_namespace.enter(own_network=False)
 
@@ -179,10 +176,7 @@ class Host(Shaping):
         return Machine(str(first), addresses, nic.mtu_bytes(ip, found))
 
     def _congestion_control(self, peer: str) -> str:
-        """Return the congestion control of flows to `peer`.
-
-        NetworkError if it is not the wanted one.
-        """
+        """Return the congestion control of flows to `peer`; NetworkError if it is another."""
         running = tcp_settings.congestion_control_to(peer)
         if self.congestion_control not in (None, running):
             wanted = self.congestion_control

@@ -107,8 +107,7 @@ class Ledger:
 def settle(path: Path, dry_run: bool = False) -> list[str]:
     """Restore what a dead owner left, and report what was, or would be, done.
 
-    Raise InUse if the owner lives, and NetworkError if the ledger is unreadable or the kernel
-    refuses.
+    Raise InUse if the owner lives, NetworkError for an unreadable ledger or a refusal.
     """
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -142,10 +142,7 @@ def _held(what: str, answer: bytes) -> classes.ClassRate:
 
 
 def read_rate(ip: IPRoute, index: int, name: str, root: int = ROOT) -> tuple[float, int]:
-    """Read the rate of link `name` from the kernel. Return real Mbit/s and the burst in us.
-
-    Raise NetworkError if the class is gone or cannot be read.
-    """
+    """Return the kernel's real Mbit/s and burst in us of link `name`; NetworkError if gone."""
     what = f"read back the class of {name}"
     [answer] = batch.ask(ip, [classes.ask_for(Shaper(name, index, root).place)])
     if answer == errno.ENOENT:

@@ -33,10 +33,7 @@ class Machine(NamedTuple):
 
 
 class HostNetwork(Network):
-    """Network of real machines, each of which shapes what it sends and receives.
-
-    Host.up makes one on every machine.
-    """
+    """Network of real machines that shape what they send and get; Host.up makes one on each."""
 
     switch_name = ""
 

@@ -47,10 +47,7 @@ class Namespace:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Context manager under which the calling thread is in this network namespace.
-
-        So are sockets that it opens and processes that it forks meanwhile.
-        """
+        """Context manager under which this thread, its new sockets and its forks are in here."""
         back = _open_own()
         try:
             call("setns", self.descriptor, CLONE_NEWNET)

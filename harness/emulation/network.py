@@ -110,8 +110,7 @@ class Network:
     def verify(self) -> list[str]:
         """List differences between the kernel's state and our setup, one line each.
 
-        It covers classes and queues of all shapers, and qdiscs, interfaces and sysctls of switch
-        and nodes.
+        It covers all shapers, and qdiscs, interfaces and sysctls of switch and nodes.
         """
         problems = [problem for d in self.directions for problem in d.problems(self._ip)]
         for where, now in self._described().items():
@@ -130,10 +129,7 @@ class Network:
 
     @contextmanager
     def watched(self, ip: IPRoute) -> Iterator[list[Monitor]]:
-        """Context manager that yields monitors of changes that `ip` does not make.
-
-        They listen in the switch, and in the namespaces of all nodes and hosts.
-        """
+        """Context manager: yield monitors of changes by others in switch, nodes and hosts."""
         places = [(direction.name, direction.place) for direction in self.directions]
         links = {place.impairer: name for name, place in places if place.impairer is not None}
         links |= {place.shaper: name for name, place in places}

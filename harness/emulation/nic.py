@@ -79,10 +79,7 @@ def find(ip: IPRoute, name: str) -> Nic:
 
 
 def towards(ip: IPRoute, address: str) -> str:
-    """Return the interface that has `address`, or by which packets leave to it.
-
-    Raise NetworkError if there is no route.
-    """
+    """Return the interface that has `address` or the route to it; NetworkError if none."""
     own = [each for each in ip.get_addr(family=AF_INET) if each.get_attr("IFA_LOCAL") == address]
     if own:
         return socket.if_indextoname(own[0]["index"])
@@ -211,8 +208,7 @@ def _match(
 def left(ip: IPRoute, nic: Nic) -> list[Piece]:
     """Return our additions that are on `nic` now, in the order to remove them.
 
-    An ingress qdisc on an interface that had none before is ours, unless others added filters to
-    it.
+    An ingress qdisc on an interface that had none is ours, unless others added filters.
     """
     found = []
     with attempt(f"look for what is ours on {nic.name}"):

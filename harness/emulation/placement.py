@@ -15,8 +15,7 @@ SAID_S = 10.0  # for scontrol to answer
 def master() -> str:
     """Return the IPv4 address of machine 0: MASTER_ADDR's, or Slurm's first node's. ValueError.
 
-    Slurm's own address of a node counts (NodeAddr), since machines often know themselves as
-    127.0.1.1.
+    Slurm's own address of a node counts (NodeAddr), as machines often say 127.0.1.1.
     """
     if named := os.environ.get(MASTER):
         return _address(named, MASTER)

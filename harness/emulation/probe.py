@@ -177,10 +177,7 @@ def groups(paths: Sequence[ProbePath], total_mbit: float) -> list[list[int]]:
 
 
 def measure_in_turn(paths: Sequence[ProbePath], seconds: float, queue_bytes: int) -> list[Probe]:
-    """Probe each path in real Mbit/s, as many at once as the machine can carry.
-
-    A path that missed its rate is measured again alone.
-    """
+    """Probe each path in real Mbit/s, many at once; repeat alone a path that missed its rate."""
     rates: list[float] = []
     for group in groups(paths, TOGETHER_MBIT):
         rates += measure([paths[n] for n in group], seconds, queue_bytes)

@@ -55,10 +55,7 @@ class Deadlines:
 
 
 class Player:
-    """Thread that plays its profile on a network and samples its links.
-
-    It starts at once. An error in it is kept in `error`, and stop() raises it.
-    """
+    """Thread that plays its profile on a network and samples links; stop() raises its `error`."""
 
     def __init__(
         self, network: Network, clock: PausableClock, run_dir: Path, events: Events
@@ -198,8 +195,7 @@ class Player:
     def _sample(self, ip: IPRoute, monitors: Sequence[Monitor]) -> None:
         """Append one row per direction to links.csv: what the kernel holds now.
 
-        Do nothing before step 0. Raise NetworkError if the kernel cannot be read, or a shaper is
-        gone.
+        Do nothing before step 0. Raise NetworkError if the kernel cannot be read or lacks a shaper.
         """
         time_s = self._clock.time_s()
         if time_s is None:

@@ -2,8 +2,7 @@
 
 A packet belongs to its sending socket, across namespaces, until an IP stack receives it. That
 socket sees queues before that: TCP small queues limits it to 1 ms of the rate in the queue, so the
-queue never fills or drops. A clone belongs to no socket, and redirecting a clone frees the original
-at once.
+queue never fills or drops. A clone belongs to no socket, and redirecting it frees the original.
 """
 
 from types import SimpleNamespace

@@ -91,10 +91,7 @@ class Rendezvous:
     """One machine's connections to the others; all make the same calls in the same order."""
 
     def __init__(self, machine: int, machines: int, token: str, stop: int | None = None) -> None:
-        """Set up machine `machine` of `machines`, not connected yet.
-
-        If file descriptor `stop` becomes readable, waiting raises Stopped.
-        """
+        """Set up machine `machine` of `machines`; waiting raises Stopped if `stop` is readable."""
         self.machine, self.machines, self._stop = machine, machines, stop
         self._token = token.encode()
         self._peers: list[Peer] = []  # on machine 0 all others, in order; elsewhere machine 0
@@ -194,8 +191,7 @@ class Rendezvous:
         """Handle the greeting of a new connection. Return True once it is admitted or dropped.
 
         An admitted peer is added to `known`, by machine. A peer without the token is told so and
-        dropped. Raise NetworkError, after telling all peers, if its machine number or count is
-        wrong.
+        dropped. Tell all peers and raise NetworkError if its machine number or count is wrong.
         """
         alive = peer.read()
         if not peer.messages:

@@ -16,10 +16,7 @@ SAMPLE_S = (0.001, 10.0)  # events between samples are recorded late, or only in
 
 @dataclass(frozen=True, kw_only=True)
 class Shaping:
-    """Settings of every shaped network: queues and periods.
-
-    The whole run is on this machine unless a subclass overrides that.
-    """
+    """Settings of every shaped network; the whole run is on this machine by default."""
 
     in_process: ClassVar[bool] = False  # a run has its own processes
 

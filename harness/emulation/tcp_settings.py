@@ -73,10 +73,7 @@ def congestion_control_to(address: str) -> str:
 
 
 def require_known(**names: str) -> None:
-    """Raise ValueError, naming the key, for a congestion control that this kernel does not offer.
-
-    `names` maps a settings key to the name of the congestion control.
-    """
+    """Raise ValueError, naming the key, for a congestion control that this kernel lacks."""
     available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     for key, name in names.items():
         if name not in available:

@@ -55,8 +55,7 @@ class Topology(Shaping, ABC):
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
         """Check settings before a network is started.
 
-        Raise ValueError for settings out of range, NetworkError for features that this kernel
-        lacks.
+        Raise ValueError for settings out of range, NetworkError for what this kernel lacks.
         """
         if not 1 <= nodes <= veth.MOST_NODES:
             raise ValueError(f"nodes must be in [1, {veth.MOST_NODES}], got {nodes}")
@@ -94,8 +93,7 @@ class Topology(Shaping, ABC):
         """Return the most bytes per packet of a node: a millisecond of the highest rate.
 
         None means the kernel's 64 KB. A shaper passes a whole packet and waits afterwards. So an
-        exchange ends early by the time of its last packets, which is all of a short exchange on a
-        slow link.
+        exchange ends early by the time of its last packets, which may be all of a short exchange.
         """
         if self.offload == "keep":
             return None

@@ -255,10 +255,7 @@ def _qdisc_text(qdisc: Any) -> str:
 
 
 def differences(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Compare two results of `describe` for the namespace `where`, one line per difference.
-
-    A new interface is reported only for its qdiscs.
-    """
+    """Compare two results of `describe` for `where`, a line each; new interfaces by qdiscs only."""
     lines = []
     for name, old in before["interfaces"].items():
         if (new := now["interfaces"].get(name)) is None:

@@ -80,9 +80,6 @@ def _guard(process: int, path: Path, owner: str, limit_s: float) -> NoReturn:
 
 
 def _next_look_s(path: Path, owner: str, limit_s: float) -> float:
-    """Return the seconds until the run's time may be up, counted from the loan's start.
-
-    It is `limit_s` if the ledger has no loan of `owner` yet.
-    """
+    """Return seconds until the loan of `owner` may be up; `limit_s` without such a loan."""
     left_s = ledger.left_s(path, owner)
     return limit_s if left_s is None else left_s + 0.001  # poll cuts to whole milliseconds

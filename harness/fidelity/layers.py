@@ -122,8 +122,7 @@ def multiply_adds(model: str) -> int:
 def least_s(model: str, flops: float, bytes_per_s: float) -> float:
     """Return the least seconds of one sample's forward pass by the device's peak rates.
 
-    Each layer takes the longer of its operations and its memory traffic (roofline; Williams et al.,
-    2009).
+    A layer takes the longer of its operations and its memory traffic (roofline; Williams, 2009).
     """
     return sum(
         max(2 * each.multiply_adds / flops, FLOAT_BYTES * each.moved / bytes_per_s)
@@ -210,10 +209,7 @@ def _bert(depth: int, width: int, vocabulary: int, tokens: int, heads: bool) -> 
 def _gpt2(
     depth: int, width: int, vocabulary: int, positions: int, tokens: int
 ) -> tuple[Tensor, ...]:
-    """Return the parameters of a GPT-2 with `depth` layers, whose decoder shares the embedding.
-
-    The decoder's multiply-adds are listed with the last bias.
-    """
+    """Return the parameters of a GPT-2; the embedding decodes, counted with the last bias."""
     table = [
         Tensor("wte", (vocabulary, width), tokens * width),
         Tensor("wpe", (positions, width), tokens * width),

@@ -172,10 +172,7 @@ def _row(where: str, texts: dict[str, str]) -> Measurement:
 
 
 def rate_mbit(network: str) -> float | None:
-    """Return the rate in a network's name, such as 500Mbps or 10GbE; None for an empty name.
-
-    Raise `Unpredictable` for any other name.
-    """
+    """Return the rate in a name such as 10GbE, None if empty; `Unpredictable` for other names."""
     if not network:
         return None
     found = re.match(r"([\d.]+)\s*([MG])b", network)

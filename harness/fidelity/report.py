@@ -97,10 +97,7 @@ def pooled(label: str, found: Distance) -> str:
 
 
 def benchmark(console: Console, benches: Sequence[Bench], rows: Sequence[Assessed]) -> None:
-    """Print constants, rows and distances of every bench that has some of the rows.
-
-    Benches are never pooled.
-    """
+    """Print constants, rows and distances of each bench with rows; benches are never pooled."""
     for bench in benches:
         if own := [row for row in rows if row.bench == bench.name]:
             constants(console, bench)

@@ -115,10 +115,7 @@ class Writer:
 
 
 def find(path: Path) -> Path:
-    """Return the folder of the complete checkpoint of `path`, a run directory or checkpoint/.
-
-    Raise ValueError if there is none.
-    """
+    """Return the complete checkpoint's folder in run directory `path`; ValueError if none."""
     before = path.with_name(BEFORE) if path.name == NAME else path / BEFORE
     for folder in (path, path / NAME, before):  # `before` is left by a crash between two renames
         if (folder / MANIFEST).is_file():
@@ -237,8 +234,7 @@ def _levels_of_tuples(pickled: bytes) -> int:
 def weights_of(path: str | Path, device: str = "cpu") -> dict[str, torch.Tensor]:
     """Return the weights in our model.pt, or in a file with a plain state_dict.
 
-    With `device="meta"` tensors have shapes and no values. Raise ValueError, in one line, for other
-    files.
+    With `device="meta"` tensors have no values. Raise ValueError, in one line, for other files.
     """
     wanted = "must be a file of torch.save with a state_dict, or a checkpoint/model.pt"
     try:

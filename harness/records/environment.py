@@ -93,8 +93,7 @@ def _version(package: str) -> str | None:
 def _git(here: Path = CHECKOUT) -> dict[str, Any] | None:
     """Return {"commit", "dirty"} of the checkout `here`, or None outside a checkout.
 
-    `dirty` is True if files differ from the commit. It is None without the program git, as in many
-    containers.
+    `dirty` is True if files differ from the commit, and None without the program git.
     """
     command = ["git", "-C", str(here)]
     try:

@@ -237,10 +237,7 @@ class Lines:
 
 
 class Events(Lines):
-    """Writer of events.jsonl: events and their times.
-
-    `time_s` is on the emulated clock, None before step 0.
-    """
+    """Writer of events.jsonl; `time_s` is on the emulated clock, None before step 0."""
 
     def __init__(self, run_dir: Path) -> None:
         super().__init__(run_dir, "events.jsonl")
@@ -320,10 +317,7 @@ def read_events(run_dir: Path) -> list[dict]:
 
 
 def refusal(folder: Path) -> str:
-    """Return why no more data can be written to `folder`, or "" if it can.
-
-    Write a block to a temporary file to find out.
-    """
+    """Return why `folder` takes no more data, or "", by writing a block to a temporary file."""
     path = folder / f".room.{os.getpid()}"
     try:
         file = os.open(path, OVERWRITING, 0o644)

@@ -52,10 +52,7 @@ def end_if_running(run_dir: Path, final: str, error: str) -> None:
 
 
 def state(run_dir: Path) -> str | None:
-    """Return a run's state, or None. A run whose process is gone counts as interrupted.
-
-    So does a run with a damaged status.json.
-    """
+    """Return a run's state, or None; interrupted if its process is gone or the file damaged."""
     path = run_dir / "status.json"
     if not path.exists():
         return None

@@ -19,10 +19,7 @@ from harness.reporting.page import surroundings
 
 
 def runs(folder: Path | str) -> pd.DataFrame:
-    """Return `load.runs` of a folder, with runs that cannot be measured left out as damaged.
-
-    Raise `load.NoRuns` if the folder has no run.
-    """
+    """Return `load.runs`, unmeasurable ones left out as damaged; raise `load.NoRuns` if none."""
     found = load.runs(folder)
     rows: Any = found.itertuples()
     reasons = pd.Series(["" if row.left_out else _failure(row) for row in rows], found.index)

@@ -154,10 +154,7 @@ def _write(console: Console, compared: Comparison, out: OutputFolder, pdf: bool)
 def _save(
     console: Console, wanted: dict[str, Drawing], out: OutputFolder, pdf: bool, prefix: str = ""
 ) -> Pictures:
-    """Draw and save every figure, with `pdf` also as PDF; return them as embedded in the page.
-
-    Print a line for each figure that has no data.
-    """
+    """Save every figure (`pdf`: also as PDF) and return them embedded; print those without data."""
     found: Pictures = {}
     for name, drawing in wanted.items():
         try:

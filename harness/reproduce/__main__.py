@@ -24,10 +24,7 @@ from harness.validation import check_folder
 
 
 def main() -> int:
-    """Reproduce a paper and print what holds. Return the exit status.
-
-    It is 0, or 1 for a bad setting or a failed run, which is printed. It is 130 after Ctrl-C.
-    """
+    """Reproduce a paper. Return 0; 1 for a bad setting or a failed run; 130 for Ctrl-C."""
     asked = _arguments()
     signals.stop_in_order()
     try:

@@ -42,10 +42,7 @@ class PaperPage(NamedTuple):
 
 
 def write(paper: Paper, results: Path) -> Path:
-    """Write reports, a CSV per table and index.html; return the path of index.html.
-
-    Raise `load.NoRuns` if no run of the paper counts.
-    """
+    """Write reports, CSV tables and index.html, and return its path; NoRuns if no run counts."""
     tables, out = gather(paper, results), OutputFolder.beside(results, paper.name)
     reported = _reports(paper.experiments, results)
     write_csv(tables, out)

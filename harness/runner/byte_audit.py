@@ -36,8 +36,7 @@ class Excess(NamedTuple):
 def excess(collectives: int, ranks: int, stops: int) -> Excess:
     """Return the bytes allowed beyond the payload, for a run with `collectives` per rank.
 
-    `stops` is the number of evaluations and checkpoints. 0 collectives means that their number is
-    unknown.
+    `stops` is the number of evaluations and checkpoints. 0 collectives means unknown.
     """
     hops = 2 * (ranks - 1) * BETWEEN_CPUS.segments_per_rank * collectives
     share = EXCESS_SHARE if collectives else STAGES_EXCESS_SHARE

@@ -122,10 +122,7 @@ class Exchanges(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> "Exchanges":
-        """Read the collectives at `path`, truncated to the number of the shortest rank.
-
-        Raise CouldNotCheck if there is no such file.
-        """
+        """Read collectives at `path`, as many as the shortest rank has; CouldNotCheck if none."""
         try:
             lines = path.read_text().splitlines()[1:]
         except FileNotFoundError:
@@ -174,8 +171,7 @@ def judged(
 
     `bounded` says whether the lower and the upper bound hold: no lower bound with delay or loss, to
     which TCP reacts freely, and no upper bound with planned competing flows. `burst_s` is what a
-    shaper passes at once, in real seconds. Raise CouldNotCheck if records of plan, links or ranks
-    are missing.
+    shaper passes at once, in real seconds. Raise CouldNotCheck if records are missing.
     """
     rates = plan(events)
     if not rates:
@@ -252,8 +248,7 @@ def _carried(rows: list[Row], edges: Array) -> Array:
 def _windows(busy: Array, length_s: float) -> NDArray[np.intp]:
     """Return indices into `busy` that are `length_s` or a little more of communication apart.
 
-    `busy` is the time of communication up to each sample. A last window may be shorter, down to
-    half.
+    `busy` is the time of communication up to each sample. The last window may be half as long.
     """
     found, begun = [0], busy[0]
     for number, now in enumerate(busy):

@@ -99,10 +99,7 @@ def played(network: Network, clock: Clock, run_dir: Path, events: Events) -> Ite
 
 
 def look_for_the_end(wait_s: float = POLL_S) -> None:
-    """Wait `wait_s`. Raise Interrupted if the runner asks to stop, or has died.
-
-    Raise LimitPassed if the run has exceeded a limit.
-    """
+    """Wait `wait_s`; raise Interrupted if the runner stops or died, LimitPassed for a limit."""
     _limits[0].look()
     readable, _, _ = select.select([0], [], [], wait_s)
     if readable and not (said := os.read(0, 1)):
@@ -132,8 +129,7 @@ def conclude(run_dir: Path, summary: dict[str, Any]) -> None:
     """End the run directory: write summary.json and the final state.
 
     Kill every other process of the namespace first, so that no other writer is left. The state is
-    `succeeded` if `summary["reasons"]` is empty, else `invalid` with these reasons. Call it from
-    process 1.
+    `succeeded` without `summary["reasons"]`, else `invalid`. Call it from process 1.
     """
     kill_everyone()
     write_json(run_dir / "summary.json", summary)

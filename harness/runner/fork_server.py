@@ -37,10 +37,7 @@ class _Loaded:
     """The fork server, and the state it copied from this process. Later changes do not reach it."""
 
     def __init__(self, run_dir: Path, log: int, program: str, variables: Mapping[str, str]) -> None:
-        """Start the fork server's process, which imports `program`.
-
-        Its output goes to the descriptor `log`, and its temporary files to those of `run_dir`.
-        """
+        """Start the server; it imports `program`, logs to `log`, has temporaries of `run_dir`."""
         self.of, self.program = _surroundings(), program
         self.busy = False  # with a run whose end has not been told yet
         of_run = {"TMPDIR": str(status.temporary(run_dir))}

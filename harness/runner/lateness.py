@@ -4,11 +4,10 @@
 run on a quiet machine: the same steps, pace and bytes. Why the bound holds:
 
 1. The time of a step consists of computation, bytes on links, and waits for a processor. Other
-   programs lengthen computation beyond its pace (`late_s`) and make threads wait (`waited_s`),
-   nothing else.
+   programs lengthen computation beyond its pace (`late_s`) and make threads wait (`waited_s`).
 2. Trace the run back from its end: from each moment to the event for which the thread waited just
    before. The twin has to do all the work in this chain, so it saves at most the waits and the
-   missed paces in it. These are at most the waits of all threads of all ranks, and in each step the
+   missed paces in it. These are at most the waits of all threads of all ranks, and each step's
    latest pace.
 3. Ranks also wait for each other, with or without other programs: the sum of 2 is then far too
    high. If the run paused whenever any other program has a processor, and only then, it would end

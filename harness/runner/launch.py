@@ -42,10 +42,7 @@ def start(run_dir: Path, run: Run, network: Network, clock: Clock) -> Agents:
 
 
 def exchange_timeout_s(run: Run) -> float:
-    """Return the real seconds that one collective may take, which are generous.
-
-    Silent peers are rare, and slow ones are not.
-    """
+    """Return the real seconds that one collective may take, generous for slow peers."""
     if run.timeouts.exchange_s is not None:
         return run.timeouts.exchange_s
     shapes = {name: parameter.shape for name, parameter in run.shapes().named_parameters()}

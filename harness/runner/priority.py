@@ -1,8 +1,7 @@
 """Give a run's ranks processor time before other programs, as far as this user may do so.
 
 Each rank is a session of its own, to which the kernel gives one share. The supervisor raises that
-share and gives threads that exchange gradients realtime priority. All of it ends with the run's
-processes.
+share and gives threads that exchange gradients realtime priority. It ends with the run.
 """
 
 import os

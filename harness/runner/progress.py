@@ -109,10 +109,7 @@ class Display:
             erase()
 
     def update(self) -> None:
-        """Show new results of the run; this is cheap enough to call after every step.
-
-        Raise FileNotFoundError if the run directory was removed.
-        """
+        """Show new results cheaply, after any step; FileNotFoundError if the run was removed."""
         now = time.monotonic()
         if self._run is None or now - self._looked < LOOK_EVERY_S:
             return
@@ -158,8 +155,8 @@ def _stderr_is_terminal() -> bool:
 class RunReading:
     """Progress of one run, read from its files as they grow.
 
-    Steps are those of rank 0, or of the first rank on this machine. The link shown is the first one
-    in links.csv.
+    Steps are those of rank 0, or of the first rank on this machine. The link shown is the first in
+    links.csv.
     """
 
     def __init__(self, run_dir: Path, run: Run) -> None:

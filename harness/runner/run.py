@@ -202,10 +202,7 @@ def _fresh(run_dir: Path, settings: Settings) -> None:
 
 
 def _simulated(run_dir: Path, lock: int | None, run: Run, show: Show) -> None:
-    """Do the run in virtual time in this process, from its checkpoint if it has one.
-
-    It holds no lock, as simulations may run beside other runs.
-    """
+    """Do the run in virtual time here, from its checkpoint if any, and without a lock."""
     from harness.virtual.run import simulate  # imports torch only if needed
 
     if checkpoint.digest_of(str(run_dir)) is not None:  # None in an empty directory

@@ -98,8 +98,7 @@ def _follow(
 ) -> None:
     """Return when every agent has ended, or is not needed, since all results are written.
 
-    An agent waits for its peers at the end. One that died after its results must not hold up the
-    rest.
+    An agent waits for its peers at the end. One that died after its results must not block them.
     """
     deadline = None
     while agents.running and (deadline is None or time.monotonic() < deadline):

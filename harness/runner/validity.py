@@ -74,10 +74,7 @@ class RunEvidence(NetworkEvidence):
 def summarize(
     run_dir: Path, run: Run, proof: dict[str, Any], passed: dict[str, int]
 ) -> dict[str, Any]:
-    """Judge a finished run by its records; return the content of summary.json.
-
-    `passed` is the bytes through each link's shaper since step 0.
-    """
+    """Return the content of summary.json; `passed` has bytes through each shaper since step 0."""
     steps, events = summary.rows(run_dir / "steps.csv"), read_events(run_dir)
     ends = [event for event in events if event["event"] == "rank_finished"]
     carried = byte_audit.payload(steps, run.workers_per_node, ends, run.parallel.in_ring)
@@ -139,10 +136,7 @@ def network_reasons(
     rows: dict[str, list[Row]],
     took_s: float,
 ) -> list[str]:
-    """Return the reasons of NETWORK_CHECKS against a run's network; [] if it is proven.
-
-    `took_s` is the length of the run in emulated seconds.
-    """
+    """Return reasons of NETWORK_CHECKS against a run of `took_s` emulated seconds; [] if proven."""
     return judge(NETWORK_CHECKS, NetworkEvidence(run, proof, events, rows, took_s)).reasons
 
 

@@ -50,10 +50,7 @@ Row = dict[str, str]
 
 
 def of_probes(probes: Iterable[dict[str, Any]], rows: Mapping[str, list[Row]]) -> list[str]:
-    """Return reasons for links that missed their rate before step 0, or that were not probed.
-
-    `rows` has rows of links.csv by link. Raise CouldNotCheck without any probe.
-    """
+    """Return reasons for links off their rate or not probed, CouldNotCheck without probes."""
     probes = list(probes)
     if not probes:
         raise CouldNotCheck("no link was probed")
@@ -93,7 +90,7 @@ def _took(measured_ms: float | None) -> str:
 def of_ceiling(ceiling: dict[str, Any]) -> list[str]:
     """Return reasons if the links need more than this machine carries; [] if they do not.
 
-    `ceiling` has `needed_mbit` and `carried_mbit`, in real Mbit/s. Raise NotNeeded if the second is
+    `ceiling` has `needed_mbit` and `carried_mbit`, both real. Raise NotNeeded if the second is
     None.
     """
     needed, carried = ceiling["needed_mbit"], ceiling["carried_mbit"]
@@ -313,10 +310,7 @@ def of_delivery(delivery: dict[str, Any]) -> list[str]:
 
 
 def of_watching(events: Iterable[dict], audit: dict[str, Any]) -> list[str]:
-    """Return reasons for times in which the supervisor or player stood still and watched nothing.
-
-    Raise CouldNotCheck if the supervisor never looked at ranks.
-    """
+    """Return reasons for times without a watch; CouldNotCheck if ranks were never looked at."""
     reasons = [
         f"the player stood still for {event['length_s']:.1f} s until {event['time_s']:.2f} s: "
         "links were not watched meanwhile; was the supervisor stopped?"
@@ -343,8 +337,7 @@ def of_samples(
     """Return reasons for gaps in links.csv. `rows` has its rows by link.
 
     Reasons are `known` links without rows, too few rows, long gaps, and counters that fell.
-    `took_s` and `sample_s` are real seconds. Raise CouldNotCheck if `sample_s` is too long for the
-    run.
+    `took_s` and `sample_s` are real seconds. Raise CouldNotCheck if `sample_s` is too long.
     """
     if sample_s > (most_s := max(ALWAYS_SAMPLE_S, MOST_SAMPLE_SHARE * took_s)):
         raise CouldNotCheck(

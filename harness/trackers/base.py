@@ -50,10 +50,7 @@ class Tracker(Protocol):
 
 
 def require_package(package: str, extra: str) -> None:
-    """Raise BadSetting unless `package` can be imported.
-
-    `extra` of this distribution installs it.
-    """
+    """Raise BadSetting, naming the `extra` to install, unless `package` can be imported."""
     if find_spec(package) is None:
         raise BadSetting(
             f"tracker={extra} needs the package {package}, which is not installed; "

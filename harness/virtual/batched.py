@@ -42,8 +42,7 @@ class OnePass:
     """Forward and backward of all ranks in one pass. `is_open` while it should be used.
 
     The first steps run both ways. If one pass gives other bits, is slower, or fails because the
-    model draws random numbers or carries state, each rank computes on its own for the rest of the
-    run.
+    model draws random numbers or carries state, each rank computes on its own from then on.
     """
 
     model: nn.Module

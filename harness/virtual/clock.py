@@ -16,8 +16,7 @@ class VirtualClock:
     """A `harness.clock.RankClock` of the calling thread, in emulated seconds without dilation.
 
     Each real second of computation is charged `per_compute_s`. With 0 computation is paced and
-    waits by itself. Compression is charged what is `given`, or `per_compress_s` for each real
-    second.
+    waits by itself. Compression is charged what is `given`, or `per_compress_s` a real second.
     """
 
     world: World

@@ -36,10 +36,7 @@ class ByteStream:
         self._sent.extend((way, tensor.detach().clone()) for tensor in tensors)
 
     def take(self, room: Tensor) -> None:
-        """Wait for the next tensor in virtual time, and copy it to `room`.
-
-        Raise ProtocolError if it has another number of bytes.
-        """
+        """Wait for the next tensor and copy it to `room`; ProtocolError if its size differs."""
         self.world.wait(lambda: self._sent[0][0].end_s if self._sent else None)
         content = self._sent.popleft()[1]
         if content.nbytes != room.nbytes:

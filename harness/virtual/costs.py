@@ -4,19 +4,17 @@ A message of b bytes takes alpha + b / rate (Hockney, 1994). Rates change with t
 are carried at the rate of each update until none are left.
 
 Collectives of P workers:
-
 - Ring reduce-scatter and all-gather are P-1 messages in a row, of b/P bytes each. An all-reduce is
   one after the other (Patarasuk & Yuan, 2009).
 - Pieces of an all-gather may differ in length. The busiest hop then carries the total less the
   smallest piece (Thakur et al., 2005, for equal pieces). The longest piece travels P-1 hops in
   chunks, and each chunk is forwarded once it is there.
 - A broadcast hands b bytes along the ring, in pieces so small that all hops are busy at once
-  (Sanders, Speck & Traeff, 2009, pipelined). Every hop carries b bytes, and P-1 messages add their
-  latency.
+  (Sanders, Speck & Traeff, 2009, pipelined). Every hop carries b bytes, and latency counts P-1
+  times.
 - In an all-to-all, and for sends at the same time, every connection is independent of the others.
 
 Links:
-
 - A ring is as fast as its slowest hop at the moment, because every step waits for the one before it
   on the left.
 - Ranks are in the order of the nodes. So one connection of a ring enters each node and one leaves
@@ -43,8 +41,7 @@ its messages wait in every other queue.
 
 Workers do not finish a ring at the same time. The worker behind the slowest hop waits for all that
 crosses it, and the worker that sends over it already has everything
-(harness/virtual/ring_finish.py). A collective begins when the last worker has finished the one
-before.
+(harness/virtual/ring_finish.py). A collective begins when all have finished the last.
 
 HTB's links are token buckets. A link that was idle lets `burst_s` of its rate through at once. A
 packet passes whole, however few tokens there are, and the next packet pays for it (`packet_bytes`).
@@ -140,8 +137,7 @@ class Costs:
     ) -> np.ndarray:
         """Return, [workers], how long each is busy with a ring. The last is busy all the time.
 
-        No worker is busy for less than its wake-ups or, if the ring is shorter, than the ring
-        takes.
+        No worker is busy for less than its wake-ups or, if shorter, than the ring takes.
         """
         state, took_s = self.link_states.at(end_s), end_s - start_s
         rates = self._links.of_workers(state, self.workers_per_node)

@@ -126,10 +126,7 @@ class VirtualTransport:
 
 @dataclass
 class VirtualCrew(VirtualRun):
-    """A run with a server as one more rank.
-
-    All share a clock, which starts once all have joined.
-    """
+    """Run with a server as one more rank, whose shared clock starts once all have joined."""
 
     in_step: ClassVar[bool] = False
 

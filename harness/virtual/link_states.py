@@ -35,10 +35,7 @@ class Changes(NamedTuple):
 
 @dataclass(eq=False)
 class LinkSeries:
-    """Consecutive conditions.
-
-    Arrays are [states, directions + 1]; the last direction is unshaped.
-    """
+    """Consecutive conditions as arrays [states, directions + 1]; the last is unshaped."""
 
     bytes_per_s: np.ndarray
     delay_s: np.ndarray
@@ -87,10 +84,7 @@ class LinkState(NamedTuple):
 
 @dataclass
 class LinkStates:
-    """Link state of a profile at the last multiple of `update_s`, as a player would hold it.
-
-    Times should not decrease. Going back starts over.
-    """
+    """Link states at the last multiple of `update_s`, as a player holds them, for rising times."""
 
     routes: Routes
     update_s: float
@@ -174,10 +168,7 @@ class LinkStates:
     def _filled(
         self, changes: Changes, states: int, before_: np.ndarray, after: list[float]
     ) -> np.ndarray:
-        """Return values in each state, [states, directions + 1].
-
-        `before_` becomes the last state's.
-        """
+        """Return values by state, [states, directions + 1]; set `before_` to the last state's."""
         values = np.array(after, dtype=float)
         if (values == before_[changes.which]).all():
             return np.broadcast_to(before_[self._ruled_by], (states, len(self._ruled_by)))

@@ -49,17 +49,11 @@ class Noise:
                 self.of_exchange = _drawn(self.exchange, draws)
 
     def factor(self) -> float:
-        """Draw a factor on the duration of one collective, or return 1.0 if `relative` is 0.
-
-        The exchange's factor `of_exchange` is not included.
-        """
+        """Draw a factor on one collective's time, beside `of_exchange`; 1.0 if `relative` is 0."""
         return _drawn(self.relative, self._draws) if self.relative else 1.0
 
     def latency_factor(self, messages: int) -> float:
-        """Draw a factor on the latency of `messages` consecutive messages; 1.0 if `latency` is 0.
-
-        Call it once for each call of `factor`.
-        """
+        """Draw a factor on the latency of `messages` in a row, once per `factor`; 1.0 if unset."""
         return _late(self.latency / sqrt(messages), self._latency_draws) if self.latency else 1.0
 
     def early(self, workers: int, messages: int) -> list[float]:

@@ -39,10 +39,7 @@ class Decided:
 
 @dataclass
 class Recorded(Gradients):
-    """Gradients that repeat the losses and metrics of `curve` at `rank`.
-
-    Each exchange is sent again on the new network and takes its time anew.
-    """
+    """Gradients that repeat the record of `curve` at `rank`, with exchanges timed anew."""
 
     course: Course
     exchange: Any

@@ -99,10 +99,7 @@ class Borrowed(Replica):
         return self.shared.at_work == self.rank
 
     def is_batched(self, task: Task) -> bool:
-        """Return True if one pass over all ranks' batches should be tried.
-
-        That needs several ranks, float32, no cuts, and emulated computation times.
-        """
+        """Return True for several ranks in float32, without cuts, and with emulated times."""
         one_pass, circle = self.shared.one_pass, self.shared.circle
         paced = self.clock.per_compute_s == 0 and task.precision == "float32"
         open_ = one_pass is not None and one_pass.is_open
@@ -124,8 +121,7 @@ class Borrowed(Replica):
     def update(self, step: Callable[[], None]) -> None:
         """Run the optimizer's `step` once for all ranks, since they share a model and equal means.
 
-        The first rank that calls this does the step; the others only charge its time to their
-        clocks.
+        The first rank to call this does the step; the others charge its time to their clocks.
         """
         self._updates += 1
         if self.shared.updates < self._updates:

@@ -26,10 +26,7 @@ class Routes(Protocol):
     def names(self) -> list[str]: ...
 
     def played(self) -> list[Played]:
-        """Return the conditions of each direction over time.
-
-        Directions that are always equal share one.
-        """
+        """Return a player of conditions for each direction; directions always equal share one."""
         ...
 
     def flows(self, time_s: float) -> int:
@@ -51,10 +48,7 @@ class Routes(Protocol):
 
 @dataclass(frozen=True)
 class StarRoutes:
-    """Star whose up- and downlinks follow the profile. Flows compete from each node to the next.
-
-    They then share every link.
-    """
+    """Star shaped by the profile; flows compete from each node to the next, on every link."""
 
     profile: Profile
     nodes: int

@@ -27,10 +27,7 @@ Tell = Callable[[], None]
 
 
 def simulate(run_dir: Path, run: Run, tell: Tell) -> None:
-    """Run `run` and write the result to `run_dir`. `tell` is called after every step.
-
-    Failures are recorded. Only KeyboardInterrupt is raised.
-    """
+    """Do `run` in `run_dir`, with `tell()` after each step; record all errors but Ctrl-C."""
     events = Events(run_dir)
     try:
         assert isinstance(run.network, Simulated)
@@ -101,8 +98,7 @@ def _conclude(run_dir: Path, ended: list[Ended], events: Events, told: dict[str,
 def as_in_a_rank(seed: int, threads: int) -> Iterator[None]:
     """Set random numbers and threads as in a rank's own process, and restore them afterwards.
 
-    It also loads compiled kernels, which a rank is forked with, so the first exchange is not
-    charged.
+    It also loads compiled kernels, as a fork does, so the first exchange is not charged.
     """
     kernels.compiled()
     before = torch.get_num_threads()

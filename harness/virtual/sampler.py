@@ -16,8 +16,7 @@ MOST_LINKS = 128  # up to so many links, all are sampled
 class Sampler:
     """Writer of one row per link every `sample_s` emulated seconds. Bytes spread over their step.
 
-    With more than MOST_LINKS links, that many are chosen evenly, and rows are written at ends of
-    steps.
+    Of more than MOST_LINKS links, that many are chosen evenly, with rows at ends of steps.
     """
 
     costs: Costs

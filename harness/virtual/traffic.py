@@ -3,8 +3,7 @@
 Every message is a flow, as fast as the links on its path allow. Rates grow together until a link is
 full. The flows of that link keep their rate, and the others go on (progressive filling; Bertsekas
 and Gallager, Data Networks, 6.5.2). Competing flows of the profile take part on their links. The
-cost of a message beside its bytes, and the effect of loss, are as in `harness.virtual.costs` for a
-single message.
+cost of a message beside its bytes, and the effect of loss, are as in `harness.virtual.costs`.
 """
 
 from collections import Counter
@@ -21,10 +20,7 @@ from harness.virtual.routes import VOID
 
 
 class Path(NamedTuple):
-    """Path of a message and its way back, as numbers of link directions.
-
-    `there` and `back` are arrays of one row; `directions` has those of the way there.
-    """
+    """Link directions of a message: there and back as [1, hops], and there as numbers."""
 
     there: np.ndarray
     back: np.ndarray
@@ -45,10 +41,7 @@ class Flow:
 
 @dataclass
 class Traffic:
-    """A `harness.virtual.world.Happening`. No flow begins before the time advanced to.
-
-    Times may decrease only while no flow is under way.
-    """
+    """A `Happening`: messages that share links. Times may decrease only while none is under way."""
 
     costs: Costs
     _flows: list[Flow] = field(default_factory=list, init=False)

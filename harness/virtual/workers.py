@@ -150,10 +150,7 @@ class SimulatedWorkers(Collectives):
         return made.value
 
     def _make(self, calls: list[Call]) -> CollectiveResult:
-        """Combine all workers' calls. Only the last worker to arrive runs this.
-
-        Raise ValueError if the workers did not call the same collective.
-        """
+        """Combine all workers' calls, in the last worker; ValueError if they differ."""
         first = calls[0]
         for rank, call in enumerate(calls):
             same = call.kind == "all_to_all" or call.shape == first.shape
@@ -191,10 +188,7 @@ class SimulatedWorkers(Collectives):
 
 
 class HomogeneousWorkers(SimulatedWorkers):
-    """Collectives of one worker that represents `world_size` workers with the same tensors.
-
-    A sum is one product, which is rounded once.
-    """
+    """Collectives of one worker for `world_size` equal ones; a sum is a product, rounded once."""
 
     def meet(self, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
         return make([brought])

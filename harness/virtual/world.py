@@ -211,10 +211,7 @@ class World:
         self._root.switch()
 
     def _let(self, thread: Thread) -> None:
-        """Switch to `thread`, with the random state of its rank.
-
-        Return at the caller's next turn, or once `thread` has ended.
-        """
+        """Switch to `thread`, with its rank's random state, until the caller's turn or its end."""
         before = self._running
         if before is None or thread.rank != before.rank:
             if before is not None:

@@ -51,9 +51,6 @@ def bucket_names(parameters: Mapping[str, int], bucket_mb: Unfused) -> list[tupl
 
 
 def largest_bucket_bytes(shapes: Mapping[str, Size], bucket_mb: BucketMb) -> int:
-    """Return the gradient bytes of the largest bucket.
-
-    A single parameter may exceed a full bucket.
-    """
+    """Return the gradient bytes of the largest bucket; one parameter may exceed a full bucket."""
     buckets = names_at(shapes, bucket_mb)
     return max(4 * sum(shapes[name].numel() for name in names) for names in buckets)

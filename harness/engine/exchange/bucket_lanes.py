@@ -370,8 +370,7 @@ class CollectiveThread:
     ) -> futures.Future[Performed]:
         """Queue collectives behind all earlier ones, to begin at clock time `due` or later.
 
-        `of_bucket` means that a bucket waits for them. Return a future that also passes on
-        exceptions.
+        `of_bucket` means that a bucket waits for them. Return a future, also of errors.
         """
         pending: futures.Future[Performed] = futures.Future()
         self._posted.put(PostedCollectives(collectives, due, of_bucket, pending))

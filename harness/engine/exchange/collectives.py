@@ -173,10 +173,7 @@ class Workers(Collectives):
         return theirs.to(self.device)
 
     def _timed(self, collective: Callable[..., Any], *arguments: Any) -> Any:
-        """Run `collective` on the group and record its interval. Return its result.
-
-        The GPU's stream is synchronised before and after.
-        """
+        """Return the result of `collective`; record its interval, with the GPU synchronised."""
         stream = torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
         if stream is not None:
             stream.synchronize()

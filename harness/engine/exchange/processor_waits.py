@@ -44,8 +44,7 @@ class ProcessorWaits:
     def until_due(self, left_s: float, sleep: Callable[[], None]) -> None:
         """Call `sleep`, which ends when a bucket is due in `left_s`. The sending thread calls this.
 
-        Before the first bucket is due, only waits of the compression thread and the caller are
-        kept.
+        Before the first bucket is due, only waits of compression thread and caller are kept.
         """
         own, is_first, self._is_due = _own(), not self._is_due, True
         if not is_first or left_s <= 0 or own not in self._files:

@@ -115,10 +115,7 @@ class Clocks:
 
 
 def overlap_s(spans: Sequence[Interval], others: Sequence[Interval]) -> float:
-    """Return the seconds in which a span of `spans` and a span of `others` overlap.
-
-    Each list must be in order and free of overlaps.
-    """
+    """Return the seconds in both a span of `spans` and of `others`, each sorted and disjoint."""
     total, rest = 0.0, deque(others)
     for start_s, end_s in spans:
         while rest and rest[0][1] <= start_s:
@@ -160,10 +157,7 @@ class SquaredNorms:
     unsent: float = 0.0
 
     def add_input(self, gradient: Tensor, residual: Tensor | None) -> None:
-        """Add the squares of one bucket's g and e, each [n], before e is added to g.
-
-        `residual` is None without error feedback.
-        """
+        """Add squares of a bucket's g and e (or None), [n], before e is added to g."""
         own = square(gradient)
         self.gradient += own
         if residual is None:

@@ -128,10 +128,7 @@ class OuterExchange:
             self.exchange.begin_backward()
 
     def submit(self, fill: Fill, patterns: Patterns = {}) -> None:  # noqa: B006  read only
-        """After the computation of a step, send due fragments and wait for those that land.
-
-        `patterns`, if any, replace what `fill` writes.
-        """
+        """Send due fragments after a step, from `fill` or `patterns`; wait for those that land."""
         if self._waits is not None:
             self._waits.handed_over(is_sending=bool(self._under))
         if sends := self._due.sends:
@@ -272,10 +269,7 @@ class OuterExchange:
         self.exchange.close()
 
     def state(self) -> OuterState:
-        """Return the settled state between two steps.
-
-        Means that have not landed are in the buckets.
-        """
+        """Return the settled state between two steps; means not landed yet are in the buckets."""
         fragments = self._under.fragments if self._under else ()
         return OuterState(
             round=(self.rounds.number, self.rounds.first, self.rounds.steps_apart),

@@ -68,10 +68,7 @@ def _elements(fragment: Fragment) -> int:
 
 
 def _in_sequence(sizes: Sequence[int], count: int) -> list[int]:
-    """Return the fragment of each layer, cutting where elements reach multiples of a share.
-
-    Every fragment has at least one layer.
-    """
+    """Return each layer's fragment, cut at equal shares of elements; no fragment is empty."""
     places: list[int] = []
     done, whole = 0, sum(sizes)
     for number, size in enumerate(sizes):

@@ -114,10 +114,7 @@ class Gossip:
         )
 
     def _exchange(self) -> int:
-        """Exchange buckets, which then hold equal means.
-
-        Return the bytes sent, equal to received.
-        """
+        """Exchange buckets, which then hold equal means. Return bytes sent, as many as received."""
         rank, workers = self.workers.rank, self.workers.world_size
         other = partner(rank, workers, self.step, self.seed)
         if other is None:

@@ -103,10 +103,7 @@ class LocalTrained(Trained):
         return [named[name] for name, _ in self._parameters() if name in named]
 
     def shared(self) -> dict[str, Any]:
-        """Return the checkpoint state shared by all ranks: model, anchors and velocities.
-
-        The model has the common weights, not those of this rank.
-        """
+        """Return the state equal on all ranks: model of the common weights, anchors, velocities."""
         named = self.model.state_dict(keep_vars=True)
         in_common = {id(each): self.outer.anchors[name] for name, each in self._tensors().items()}
         return {
@@ -176,9 +173,6 @@ class LocalReplayed(Gradients):
 
 
 def own_replica(gather: Callable[[Any], list[Any]]) -> Any:
-    """Return a factory of replicas with a model of their own, which exchange objects by `gather`.
-
-    It takes a model, an exchange and the bucket size, and ignores the last two.
-    """
+    """Return a factory, of (model, exchange, bucket_mb), of replicas with their own model."""
     make = partial(OwnReplica, gather=gather)
     return lambda model, exchange, bucket_mb: make(model)

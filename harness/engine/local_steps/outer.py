@@ -22,8 +22,7 @@ class OuterModel:
 
     Anchors also have the model's statistics. If the worker is `alone`, there is no mean to take.
     Its step then starts at the weights it sent, which avoids the rounding of anchor - (anchor -
-    weights). With learning rate 1 and no momentum, such a worker trains bit for bit as without
-    rounds.
+    weights). At learning rate 1 without momentum it trains bit for bit as without rounds.
     """
 
     fragments: Sequence[Fragment]

@@ -152,8 +152,7 @@ class Reading:
     def _calls(self, like: Call, same: bool) -> list[Call]:
         """Return the next call of every push.
 
-        Raise ProtocolError if a call is missing or has other types than `like`; `same` compares
-        sizes too.
+        Raise ProtocolError if a call is missing or has other types than `like`; `same` adds sizes.
         """
         number, self._next = self._next, self._next + 1
         calls = [push[number] for push in self.pushes if number < len(push)]

@@ -75,10 +75,7 @@ class TcpConnection:
         return self._connection.send(content, socket.MSG_MORE)
 
     def _move(self, content: memoryview, some: Callable[[memoryview], int]) -> None:
-        """Send or receive all of `content` by repeated calls of `some`, which handles a part of it.
-
-        Raise ConnectionLost if the other end is silent for too long, or has closed.
-        """
+        """Move all of `content` by calls of `some`; ConnectionLost if the end is silent or gone."""
         while content:
             try:
                 moved = some(content)

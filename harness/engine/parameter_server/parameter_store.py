@@ -48,10 +48,7 @@ class Vote:
 
 @dataclass
 class ParameterStore:
-    """The server's weights and the progress of every trainer thread.
-
-    The lock of `changed` guards all of its state.
-    """
+    """The server's weights and all trainers' progress, guarded by the lock of `changed`."""
 
     model: ServerModel
     layout: Server

@@ -39,10 +39,7 @@ class Session(TrainerThread):
     store: ParameterStore
 
     def greet(self) -> None:
-        """Receive the identity of the trainer's thread, and answer with its rank's first step.
-
-        Raise ProtocolError if rank, thread or model size do not match the server's.
-        """
+        """Check the thread's identity, answer with its first step; ProtocolError if unfit."""
         hello, store = expect(self.connection.receive(), Hello), self.store
         entries, threads = store.model.vector.numel(), store.layout.threads
         known = hello.rank in range(store.workers) and hello.thread in range(threads)
@@ -79,10 +76,7 @@ class Session(TrainerThread):
                 return
 
     def ask(self, what: int, step: int) -> Tensor:
-        """Ask the waiting thread for `what`, BUFFERS or SAVE. Return its answer, uint8 [bytes].
-
-        Raise ProtocolError if the answer announces an impossible size.
-        """
+        """Ask for BUFFERS or SAVE; return the answer, uint8 [bytes]. ProtocolError if too large."""
         self.connection.send(Ask(what, step))
         answer = expect(self.connection.receive(), Answer)
         if not 0 <= answer.nbytes <= MOST_ANSWER_BYTES:
@@ -90,10 +84,7 @@ class Session(TrainerThread):
         return self.connection.take(torch.empty(answer.nbytes, dtype=torch.uint8))
 
     def _content(self, push: Push) -> Contribution:
-        """Receive and return the gradient that follows the message `push`.
-
-        Raise ProtocolError if its density or sizes do not fit the model.
-        """
+        """Receive the gradient that follows `push`; ProtocolError if it does not fit the model."""
         model, rows = self.store.model, push.tensors
         n, buckets = model.vector.numel(), len(model.flat.buckets)
         if not 0 <= rows <= n + MOST_EMPTY * buckets or not 0 < push.density <= 1:

@@ -97,8 +97,7 @@ class Trainer:
     def run(self) -> int:
         """Train until every step is done or the server ends the run.
 
-        Return the number of steps that took longer than their pace. Raise ServerLost if the server
-        is gone.
+        Return the number of steps longer than their pace. Raise ServerLost if the server is gone.
         """
         try:
             for thread in self.threads:

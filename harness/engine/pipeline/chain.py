@@ -1,8 +1,7 @@
 """A model as a chain of layers, and some of its layers as a model that keeps their names.
 
 An nn.Sequential is a chain. Any other model must declare it: `order` lists its children as its
-forward calls them, each with the previous one's output. A child that is a chain counts as its
-layers.
+forward calls them, each with the previous one's output. Chains in it count as their layers.
 """
 
 from collections.abc import Iterator

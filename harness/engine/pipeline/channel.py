@@ -21,10 +21,7 @@ class PeerLost(RuntimeError):
 
 
 class Channel(Protocol):
-    """This rank's end of a connection to one neighbour. Its counts only grow.
-
-    Sending does not wait. Messages of a direction arrive in order.
-    """
+    """Rank's end of a connection to a neighbour: ordered messages, and sends that do not wait."""
 
     sent_bytes: int
     received_bytes: int

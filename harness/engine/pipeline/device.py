@@ -61,10 +61,7 @@ class Device:
         self.compress_s += decoding_s
 
     def end(self, way: str, part: int = 0) -> None:
-        """End the computation `way`, forward or backward.
-
-        Wait until an emulated device would be done.
-        """
+        """End the computation `way`, forward or backward, when an emulated device would be done."""
         now_s = self.clock.now()
         took_s = getattr(self.costs, f"{way}_s") if self.costs else 0.0
         due_s = self._begin_s + took_s

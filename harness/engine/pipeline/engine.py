@@ -32,10 +32,7 @@ class Computing(Protocol):
     """Computation of a stage on one micro-batch, whose number is `part`."""
 
     def forward(self, part: int, inputs: Tensor | None) -> Tensor:
-        """Return the activations before the next cut or, in the last stage, the loss.
-
-        The first stage gets `inputs` None.
-        """
+        """Return activations, or in the last stage the loss; the first gets `inputs` None."""
         ...
 
     def backward(

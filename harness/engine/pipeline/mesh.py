@@ -44,10 +44,7 @@ def everyone(timeout: timedelta) -> dist.ProcessGroup:
 
 
 def _own(lines: list[list[int]], timeout: timedelta, backend: str | None) -> dist.ProcessGroup:
-    """Create a process group for each of `lines`, and return that of this rank.
-
-    All ranks call it together. A new group does not inherit a timeout, so `timeout` is set.
-    """
+    """Create a group per line on all ranks, each with `timeout`; return this rank's."""
     groups = [dist.new_group(line, timeout=timeout, backend=backend) for line in lines]
     [own] = [group for group in groups if isinstance(group, dist.ProcessGroup)]
     return own

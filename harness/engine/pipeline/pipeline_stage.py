@@ -33,10 +33,7 @@ class StageReplica(Gathered):
         return told[: self.position.stages]
 
     def take_buffers_of_the_first(self) -> None:
-        """Overwrite this model's buffers, such as batch statistics, by those of the first pipeline.
-
-        These are what is evaluated and saved. All ranks call it together.
-        """
+        """Overwrite this model's buffers by the first pipeline's, with all ranks together."""
         own = dict(self.model.named_buffers())
         put(own.values(), self.of_the_first(own)[self.position.stage].values())
 

@@ -6,19 +6,13 @@ Work = tuple[str, int]  # forward | backward, number of the micro-batch
 
 
 def gpipe(stage: int, stages: int, parts: int) -> Iterator[Work]:
-    """Yield all forward parts, then all backward parts (Huang et al., 2019).
-
-    Every activation is kept in memory meanwhile.
-    """
+    """Yield all forward, then all backward parts (Huang et al., 2019); keeps all activations."""
     yield from (("forward", part) for part in range(parts))
     yield from (("backward", part) for part in range(parts))
 
 
 def one_forward_one_backward(stage: int, stages: int, parts: int) -> Iterator[Work]:
-    """Yield the work of 1F1B with a flush (Narayanan et al., 2021).
-
-    At most stages - stage micro-batches are kept in memory at a time.
-    """
+    """Yield 1F1B with a flush (Narayanan et al., 2021); keeps at most stages - stage parts."""
     ahead = min(parts, stages - 1 - stage)
     yield from (("forward", part) for part in range(ahead))
     for part in range(parts - ahead):

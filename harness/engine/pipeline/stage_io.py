@@ -51,10 +51,7 @@ class Received(NamedTuple, Generic[Value]):
 
 @dataclass
 class End:
-    """State of one side of a cut. `shape` is that of one sample's activations.
-
-    Counters only grow.
-    """
+    """State of one side of a cut; `shape` is one sample's activations, and counters only grow."""
 
     channel: Channel
     scheme: Activations

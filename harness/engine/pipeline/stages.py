@@ -2,8 +2,7 @@
 
 A model must be a chain of layers (`harness.engine.pipeline.chain`). A cut lies right before a layer
 with a weight matrix or kernel. Normalisation, rectifier and pooling belong to the layer before
-them, so that rectified activations cross, as in the paper's experiments. Parts keep the model's
-names.
+them, so that rectified activations cross, as in the paper's experiments. Parts keep their names.
 """
 
 import copy

@@ -52,10 +52,7 @@ def whole_model_loop(run: Run, layout: Parallel, context: RankContext) -> Loop:
 
 
 def build_model(run: Run, context: RankContext) -> nn.Module:
-    """Return the run's model. For a replay it has only shapes (on meta).
-
-    A run that starts at step 0 loads `initial_weights`, if given.
-    """
+    """Return the run's model, on meta for a replay; at step 0 with `initial_weights`, if given."""
     replays, path = run.emulation.is_replay, run.initial_weights
     with torch.device("meta" if replays else "cpu"):
         model = run.model.build(context.data.shape, context.data.classes)
@@ -202,10 +199,7 @@ def build_gradients(
     kind: type[Trained] = Trained,
     **more: Any,
 ) -> Trained:
-    """Return the rank's gradient source of class `kind`, ready for its first step.
-
-    `more` are arguments that only this `kind` has.
-    """
+    """Return the rank's gradient source of class `kind`, given `more`, ready for its first step."""
     gradients = kind(
         model=model,
         replica=context.replica(model, exchange, run.bucket_mb),
@@ -263,10 +257,7 @@ def optimizer_of(asked: Optimizer, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def pace_of(run: Run, dilation: float) -> Pace:
-    """Return the pace of the run's steps. `dilation` is that of the clock.
-
-    All micro-batches but the last are computed before anything can be sent.
-    """
+    """Return the pace of steps at `dilation`; nothing is sent before the last micro-batch."""
     if (times := times_of(run, dilation)) is None:
         return MeasuredPace()
     before_s = (run.accumulate - 1) * sum(times)

@@ -44,8 +44,7 @@ def _refusal(error: BaseException) -> BaseException | None:
 def _in_a_part(cause: BaseException, run: Run) -> str:
     """Return the function of a user's part in which `cause` was raised, or "" if in none.
 
-    A call from a part into the harness, such as a collective, may fail through no fault of the
-    part.
+    A call from a part into the harness, such as a collective, may fail without the part's fault.
     """
     place, paths = "", class_paths(dict(run.deciding))
     kinds = {type(run.profile).__module__, type(run.network).__module__}

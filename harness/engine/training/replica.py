@@ -46,10 +46,7 @@ class Replica:
     model: nn.Module  # the module to call in forward
 
     def settle(self, backward: Backward, inputs: Tensor) -> None:
-        """Fix the layout of the buckets. The model does not change.
-
-        `inputs` is any micro-batch. Raise ValueError if a parameter gets no gradient.
-        """
+        """Fix the buckets' layout by a micro-batch; ValueError if a parameter gets no gradient."""
 
     def cut(self, cuts: list[Cut], own: list[Cut]) -> None:
         """Replace the model's `cuts` by this rank's `own` while it computes."""
@@ -86,10 +83,7 @@ class Replica:
         step()
 
     def take_buffers_of_the_first(self) -> None:
-        """Copy rank 0's buffers, such as batch-norm statistics, to this rank; here do nothing.
-
-        Subclasses override it if ranks have buffers of their own.
-        """
+        """Copy rank 0's buffers to this rank; do nothing here, as all share one model."""
 
     def summed(self, sums: Tensor) -> Tensor:
         """Return the sum of `sums` over all ranks."""

@@ -41,10 +41,7 @@ class EndedStep(NamedTuple):
 
 @dataclass
 class StepExchange:
-    """Exchange of a training run, which it begins and ends once a step.
-
-    Times are real seconds on `clock`.
-    """
+    """Exchange that is begun and ended once a step; times are real seconds on `clock`."""
 
     exchange: Exchanging
     clock: RankClock

@@ -87,8 +87,7 @@ class Watching:
     def _tell(self, step: int, name: str, thresholds: list[float], of: Tensor) -> None:
         """Append one row per density to watched.csv.
 
-        `thresholds` has one per density. A threshold of a Laplace fit to `of`, [n], is added to
-        each.
+        `thresholds` has one per density. The threshold of a Laplace fit to `of`, [n], is added.
         """
         pairs = zip(self.watch.densities, thresholds, strict=True)
         rows = [
@@ -110,10 +109,7 @@ class Watching:
 
 @dataclass
 class Counted:
-    """Counter of micro-batches, which knows the step that each belongs to.
-
-    A step has `accumulate` micro-batches. The first one counted belongs to step `first`.
-    """
+    """Counter of micro-batches: `accumulate` make a step, and the first is of step `first`."""
 
     accumulate: int
     first: int  # step

@@ -36,10 +36,7 @@ class Comparison(NamedTuple):
 
 
 def compare(runs: pd.DataFrame, baseline: str | None = None) -> Comparison:
-    """Read and measure `runs`, rows of `load.runs` that count and share one setting.
-
-    The baseline defaults to the dense method.
-    """
+    """Read and measure `runs`, counted rows of one setting, against `baseline` or the dense one."""
     steps = {path: load.steps(path) for path in runs.path}
     evaluations = {path: load.evaluations(path) for path in runs.path}
     rows: Any = runs.itertuples()

@@ -94,10 +94,7 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
 
 
 def _of_its_study(function: str, experiment: str, of: Any) -> dict[str, Drawing]:
-    """Return the drawings of `function` in drawings.py of the study that has the experiment.
-
-    Return {} if there is no such study, file or function.
-    """
+    """Return `function`'s drawings in drawings.py of the experiment's study; {} if it has none."""
     found: dict[str, Drawing] = {}
     for study in studies():
         if study.file(f"conf/experiment/{experiment}.yaml") and (own := study.module("drawings")):

@@ -174,10 +174,7 @@ def _row(
     ending: dict[str, Any],
     summary: dict[str, Any],
 ) -> RunRow:
-    """Return a run's row from the contents of its files, unchecked.
-
-    `left_out` holds the error from status.json.
-    """
+    """Return a run's row from its files, unchecked; `left_out` is the error of status.json."""
     reasons = summary.get("reasons")
     conditions, simulated = _conditions(told), _simulated(_section(told, "network"))
     emulation, target = _section(told, "emulation"), _section(told, "target")

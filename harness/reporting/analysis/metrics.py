@@ -215,10 +215,7 @@ def quality(metric: str, value: float) -> float:
 def time_to_target(
     evaluations: pd.DataFrame, metric: str, target: float | None, total_s: float
 ) -> TimeToTarget:
-    """Return the time of the first evaluation that met the target, else `total_s` as a bound.
-
-    Return (NaN, False) without a target or evaluations.
-    """
+    """Return the first time at the target, else `total_s` as a bound; (NaN, False) without any."""
     tested = _against(target, evaluations, metric)
     return _first(tested[tested.met], total_s if len(tested) else float("nan"))
 

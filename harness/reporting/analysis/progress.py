@@ -13,7 +13,7 @@ def over_oracle(comparison: Comparison) -> pd.DataFrame:
 
     The progress of a step is its sent density to the power of the oracle's `eps`. That of a run is
     the sum over settled steps, divided by their time. Methods with another compressor are left out,
-    because they send other bytes at the same density. The table is empty without an oracle that has
+    because they send other bytes at the same density. The table is empty without an oracle with
     `eps`.
     """
     runs, measured = comparison.runs.reset_index(drop=True), comparison.measured

@@ -79,8 +79,7 @@ class Ratio(NamedTuple):
 def paired(table: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
     """Return `column` of method `over` divided by that of `under`, paired; rows of one setting.
 
-    x / 0 is infinite; 0 / 0 and NaN are dropped. Raise ValueError if a method has two runs of a
-    pair.
+    x / 0 is infinite; 0 / 0 and NaN are dropped. Raise ValueError for two runs of a pair.
     """
     above, below = (_of(table, method) for method in (over, under))
     both = above.index.intersection(below.index)

@@ -42,10 +42,7 @@ def interval(values: pd.Series, covers: float = COVERS) -> Interval:
 
 
 def half_width(scatter: float, pairs: int, covers: float = COVERS) -> float:
-    """Return half the t interval (of level `covers`) of a mean of `pairs` >= 2 values.
-
-    `scatter` is their standard deviation.
-    """
+    """Return half the t interval, at level `covers`, of a mean of `pairs` >= 2 values."""
     return float(stdtrit(pairs - 1, (1 + covers) / 2)) * scatter / pairs**0.5
 
 

@@ -114,10 +114,7 @@ def comparison(table: pd.DataFrame) -> Grid:
 
 
 def quality_over_time(table: pd.DataFrame) -> Grid | None:
-    """Return a table of final quality over time, relative to the baseline; None without baseline.
-
-    Oracles are left out.
-    """
+    """Return final quality over time relative to the baseline, or None; oracles are left out."""
     table = table[table.controller != ORACLE]
     if table.speedup.isna().all():
         return None
@@ -149,10 +146,7 @@ def errors(summaries: pd.DataFrame) -> Grid:
 
 
 def orders(table: pd.DataFrame) -> Grid:
-    """Format the table of `agreement.orders`, which compares the order of methods in both networks.
-
-    Columns with the same experiment or network in all rows are left out.
-    """
+    """Format `agreement.orders`, without experiment or network if all rows have one."""
     told = columns.of(Order)
     same = [name for name in ("experiment", "virtual") if table[name].nunique() < 2]
     apart = [name for name in Order._fields if name not in same]

@@ -16,10 +16,7 @@ def throughput(steps: pd.DataFrame, window_s: float | None = None) -> pd.DataFra
 
 
 def goodput(steps: pd.DataFrame, window_s: float | None = None) -> pd.DataFrame:
-    """Return time_s and goodput_mbit: Mbit/s that a worker received over the last `window_s`.
-
-    `window_s` defaults as in `throughput`.
-    """
+    """Return time_s and goodput_mbit, received by a worker over `window_s` as in `throughput`."""
     received = steps.groupby("step").received_bytes.mean() * 8 / 1e6
     return _rate(steps, received, "goodput_mbit", window_s)
 

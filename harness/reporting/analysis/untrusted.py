@@ -124,8 +124,7 @@ def check_tables(run: Path) -> None:
 def table(run: Path, name: str) -> pd.DataFrame:
     """Return table `name` of the run directory `run`, without a torn last line; empty if missing.
 
-    Raise Damaged if a required column is missing, a value has another type, or a number is out of
-    range.
+    Raise Damaged if a required column is missing, or a value is of another type or out of range.
     """
     row = _rows_of(name)
     types: dict[str, Any] = columns.recorded(row)

@@ -88,10 +88,7 @@ class Group:
         return found
 
     def method(self, **columns: Any) -> str:
-        """Return the name of the method with these column values, such as compressor="topk".
-
-        Raise NoSuchRuns unless exactly one method matches.
-        """
+        """Return the method with these values, such as compressor="topk"; NoSuchRuns if not one."""
         rows = self._rows
         for column, value in columns.items():
             rows = rows[rows[column] == value]
@@ -105,10 +102,7 @@ class Group:
 
     @property
     def dense(self) -> str:
-        """The method without compression, the reference of the others.
-
-        Raise NoSuchRuns if none ran.
-        """
+        """Name of the uncompressed method, the reference; raise NoSuchRuns if it was not run."""
         found = metrics.baseline_of(self._rows)
         if found is None:
             raise NoSuchRuns(f"no runs without compression in {self.experiment}")
@@ -141,10 +135,7 @@ class Group:
         return min(methods, key=lambda method: means[method])
 
     def over_pairs(self, column: str, method: str) -> Ratio:
-        """Return the mean and 95 % interval of `column` over a method's runs, as a `Ratio`.
-
-        Raise NoSuchRuns as `mean` does.
-        """
+        """Return mean and interval of `column` over a method's runs; NoSuchRuns as in `mean`."""
         self.mean(column, method)
         return self.spread(self.rows(method)[column])
 
@@ -168,10 +159,7 @@ class Group:
         return load.links(self.rows(method).path.iloc[0])
 
     def ratio(self, column: str, over: str, under: str) -> Ratio:
-        """Return `column` of method `over` divided by that of `under`, paired by seed.
-
-        Raise NoSuchRuns if no pair of seeds has a number for both.
-        """
+        """Return `column` of `over` divided by `under`, paired by seed; NoSuchRuns if no pair."""
         self.seen.columns.add(column)
         found = self.paired(self.rows(over, under), column, over, under)
         if not found.seeds:
@@ -391,10 +379,7 @@ def listed(values: dict[str, float], digits: int = 3) -> str:
 
 
 def spoken(found: Ratio) -> str:
-    """Format a ratio: `1.23 (1.1 to 1.3)`, without brackets if it has no interval.
-
-    A bound reads `at least 1.23`.
-    """
+    """Format a ratio: `1.23 (1.1 to 1.3)`, or `1.23` alone; a bound is `at least 1.23`."""
     bound = {"low": "at least ", "high": "at most ", "unknown": "unknown, about "}
     told = f"{bound.get(found.bound, '')}{found.mean:.3g}"
     return told if found.low != found.low else f"{told} ({found.low:.3g} to {found.high:.3g})"

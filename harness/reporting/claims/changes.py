@@ -61,10 +61,7 @@ def _ended(row: Any, metric: str) -> float:
 
 
 def change(pair: MethodPair) -> Change:
-    """Return the relative change from baseline to method.
-
-    Raise NoSuchRuns if they share fewer than `LEAST_PAIRS` pairs of seeds.
-    """
+    """Return the relative change from baseline to method; NoSuchRuns below `LEAST_PAIRS` pairs."""
     rows = pair.group.rows(pair.method, pair.baseline)
     rows = rows.assign(ended=ended(rows, pair.metric))
     pair.group.seen.columns.add("final")

@@ -44,8 +44,7 @@ class NetworkLayout(NamedTuple):
 def read(run: Path | str) -> NetworkLayout | None:
     """Return the layout of run directory `run`; None if its records have no links or no samples.
 
-    Records that lack a needed value raise the built-in exception of that lookup, such as KeyError
-    or ValueError.
+    Records that lack a needed value raise the exception of that lookup, such as KeyError.
     """
     run = Path(run)
     environment = run_directory.read_json(run / "environment.json") or {}

@@ -62,8 +62,7 @@ class Drawing(NamedTuple):
 def sheets(width_in: float | None, title: bool) -> Iterator[None]:
     """Context manager: set the width of all figures inside, and whether they have a title.
 
-    `width_in` replaces the width of a page's text, None keeps it. Wider or narrower figures scale
-    with it.
+    `width_in` replaces the width of a page's text, None keeps it. Other widths scale with it.
     """
     token = _sheets.set((width_in or WIDTH_IN, title))
     try:

@@ -60,10 +60,7 @@ class DataSet(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise FileNotFoundError if files are missing.
-
-        This must be quick, before anything is built.
-        """
+        """Raise FileNotFoundError if files are missing; quick, as nothing is built before."""
         ...
 
     def train(self) -> Samples: ...

@@ -89,10 +89,7 @@ def _check_sums(folder: Path, classes: int, at: tuple[int, ...]) -> None:
 
 
 def _read(folder: Path, classes: int, train: bool) -> tuple[Tensor, Tensor]:
-    """Return images, uint8 [n, 3, 32, 32], and labels, int64 [n], of one split.
-
-    Raise ValueError if a file's checksum is not the published one.
-    """
+    """Return images, uint8 [n, 3, 32, 32], and labels, int64 [n]; ValueError if damaged."""
     from torchvision import datasets  # slow to import
 
     published = {10: datasets.CIFAR10, 100: datasets.CIFAR100}[classes]

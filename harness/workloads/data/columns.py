@@ -139,10 +139,7 @@ def _numbers(line: bytes, numbering: Numbering) -> list[int]:
 
 
 def _count(place: int, field: bytes) -> int:
-    """Parse count number `place` of a line. Return 0 for an empty field.
-
-    Raise ValueError for other text, and for counts beyond LARGEST.
-    """
+    """Parse count number `place`, 0 if empty; ValueError for other text or beyond LARGEST."""
     if not field:
         return 0
     if not field.removeprefix(b"-").isdigit() or abs(int(field)) > LARGEST:

@@ -127,10 +127,7 @@ class Glyphs:
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
     def _made(self) -> dict[str, np.ndarray]:
-        """Return the images of both splits, uint8 [n, SIDE, SIDE].
-
-        Image i is of class i % classes.
-        """
+        """Return images of both splits, uint8 [n, SIDE, SIDE]; image i has class i % classes."""
         drawings = drawn(self._fonts(), self.classes)
         first = len(self.trained_faces())
         return {
@@ -159,10 +156,7 @@ def _prepared(images: Tensor, source: torch.Generator) -> Tensor:
 
 
 def _font(face: str) -> Path:
-    """Return the file of font `face` in matplotlib's package, without importing matplotlib.
-
-    Raise FileNotFoundError if matplotlib is not installed.
-    """
+    """Return matplotlib's file of font `face`, without importing it; FileNotFoundError if none."""
     found = find_spec("matplotlib")
     if found is None or found.origin is None:
         raise FileNotFoundError("glyphs: matplotlib, whose fonts it draws, is not installed")

@@ -25,10 +25,7 @@ def alone(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Context manager that yields a temporary path, and renames it to `path` if no error occurs.
-
-    Otherwise the temporary file is removed.
-    """
+    """Context manager: yield a temporary path, renamed to `path` if no error occurs."""
     temporary = path.with_suffix(f".{os.getpid()}")
     try:
         yield temporary

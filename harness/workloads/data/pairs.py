@@ -31,8 +31,7 @@ Sentences = tuple[str, str]
 class Pairs:
     """Sentence pairs from `name`/ in the data folder, or from the message catalogues shipped.
 
-    A training pair with a sentence of more than `words` pieces is left out. All test pairs are
-    kept.
+    Training pairs with a sentence of more than `words` pieces are left out. Test pairs are not.
     """
 
     name: str

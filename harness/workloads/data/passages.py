@@ -2,8 +2,7 @@
 
 A module's text is cut into passages, and runs of passages alternate between training and testing,
 so no line of a test passage was trained on. Words are numbered by their frequency in training
-passages. Names that only a few modules use share one number, since one word would identify the
-module.
+passages. Names that only a few modules use share one number, as one would identify the module.
 """
 
 import re
@@ -98,10 +97,7 @@ def _parted(passages: list[list[str]]) -> tuple[list[list[str]], list[list[str]]
 
 
 def _numbers(of_modules: Sequence[list[list[str]]], vocabulary: int) -> dict[str, int]:
-    """Number the most frequent words from 1 on, and return number by word.
-
-    Only words of at least COMMON modules count. There are at most `vocabulary` - 1.
-    """
+    """Number the most frequent words of COMMON modules from 1 on, below `vocabulary`."""
     counts: Counter[str] = Counter()
     spread: Counter[str] = Counter()
     for passages in of_modules:

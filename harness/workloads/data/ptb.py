@@ -76,10 +76,7 @@ class PTB:
         return Windows(torch.tensor(found), self.window)
 
     def _numbers(self) -> dict[str, int]:
-        """Number the words of the training text in order of appearance. Return number by word.
-
-        Raise ValueError unless the text has exactly `vocabulary` different words.
-        """
+        """Number the text's words in order of appearance; ValueError unless `vocabulary` differ."""
         path, numbers = self._path(FILES[0]), dict[str, int]()
         for where, line in lines(path):
             for word in line:
@@ -108,10 +105,7 @@ def _check_texts(data: PTB, at: tuple[int, ...]) -> None:
 
 
 def lines(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield each line's place, `file:line`, and its words with <eos>.
-
-    ValueError names the place.
-    """
+    """Yield each line's place `file:line` and words with <eos>; ValueError names the place."""
     for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
         where = f"{path}:{number}"
         try:

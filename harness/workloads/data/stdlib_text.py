@@ -1,8 +1,7 @@
 """The source text of Python's standard library as bytes: megabytes that every machine has.
 
 Modules of one file are used in order of their names, and one in eight is for testing. Bytes from
-127 on share one number. The length depends on Python's version. A small model never learns all of
-it.
+127 on share one number. The length depends on Python's version. A small model never learns it all.
 """
 
 import sysconfig

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 class SkipLayer(nn.Module):
     """A layer that takes the previous layer's output and the inputs of the whole model.
 
-    These inputs do not travel through the previous layers. In a pipeline its stage reads them
-    itself.
+    These inputs do not travel through the previous layers. A pipeline's stage reads them itself.
     """
 
 
@@ -21,10 +20,7 @@ class Chain(nn.Sequential):
     preferred_cuts: dict[int, list[int]] = {}
 
     def forward(self, x: Tensor, inputs: Tensor | None = None) -> Tensor:
-        """Run the chain on `x`, its first layer's input.
-
-        `inputs` are the model's, by default `x`.
-        """
+        """Run the chain on `x`, its first layer's input; `inputs` are the model's, or `x`."""
         inputs = x if inputs is None else inputs
         for layer in self:
             x = layer(x, inputs) if isinstance(layer, SkipLayer) else layer(x)

@@ -120,10 +120,7 @@ def begin_(network: nn.Module, layers: int, spread: float) -> None:
 
 
 class TransformerBlock(nn.Module):
-    """Attention and a perceptron, each added to its input.
-
-    If causal, words see only earlier ones.
-    """
+    """Attention and a perceptron, each added to its input; causal words see earlier ones only."""
 
     def __init__(self, width: int, heads: int, dropout: float, causal: bool) -> None:
         super().__init__()

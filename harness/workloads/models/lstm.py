@@ -58,10 +58,7 @@ class WordModel(nn.Module):
         nn.init.zeros_(self.decoder.bias)
 
     def forward(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Return scores and state.
-
-        `words` are [n, words], and `state` parts [layers, n, hidden].
-        """
+        """Return scores and state for `words` [n, words] and `state` parts [layers, n, hidden]."""
         if state is not None:
             state = tuple(part[:, : len(words)].contiguous() for part in state)
         hidden, state = self.lstm(self.dropout(self.embedding(words.long())), state)

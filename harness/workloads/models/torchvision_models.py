@@ -114,10 +114,7 @@ class VGG:
 
 
 def _in_order(network: nn.Module, order: tuple[str, ...]) -> nn.Module:
-    """Mark `network` as a chain of the children in `order`, and return it.
-
-    Add a module `flatten`, which its forward does by a function.
-    """
+    """Mark `network` as a chain of children in `order`, with a module `flatten`; return it."""
     network.add_module("flatten", nn.Flatten())
     object.__setattr__(network, "order", order)
     return network

@@ -116,10 +116,7 @@ class Translator(nn.Module):
 
     @torch.no_grad()
     def translated(self, source: Tensor, longest: int, beam: int) -> Tensor:
-        """Translate `source` [n, words] to [n, at most `longest`], padded with END.
-
-        Beam search follows the `beam` likeliest prefixes.
-        """
+        """Translate `source` [n, words] to [n, <= `longest`] by beam search, padded with END."""
         memory, hidden = self.encoded(source)
 
         def following(begun: Tensor, of: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """Trial of a model with a data set on the meta device: shapes, scores and gradients.
 
-No data is read and nothing is computed. Errors of a run's first step appear before any process
-starts.
+No data is read and nothing is computed. Errors of a first step appear before processes start.
 """
 
 from typing import Any

@@ -15,8 +15,7 @@ class Gloo(Backend):
     def all_gather(self, group: ProcessGroup, mine: Tensor, sizes: list[int]) -> list[Tensor]:
         """Return all pieces by rank, over a ring that forwards each chunk as soon as it arrives.
 
-        It takes the minimum time of the busiest link (total minus smallest piece), even if sizes
-        differ.
+        It takes the least time of the busiest link (total minus smallest piece) for any sizes.
         """
         rank, world_size = group.rank(), group.size()
         pieces = [torch.empty(size, dtype=torch.uint8) for size in sizes]
