@@ -144,17 +144,11 @@ class Scene:
         With `inside`, in the user and mount namespaces of that process.
         """
         own = {"TMPDIR": str(self.temporary), "GATE": str(self.gate)}
-        process = popen(
-            [*before, *command("-m", *GATED, *overrides, results=self.results)],
-            cwd=ROOT,
-            env=os.environ | own | environment,
-            stdin=terminal,
-            stdout=terminal or subprocess.PIPE,
-            stderr=terminal or subprocess.STDOUT,
-            start_new_session=True,
-            inside=inside,
-            at_terminal=terminal is not None,
-        )
+        process = popen([*before, *command("-m", *GATED, *overrides, results=self.results)],
+                        cwd=ROOT, env=os.environ | own | environment, stdin=terminal,
+                        stdout=terminal or subprocess.PIPE, stderr=terminal or subprocess.STDOUT,
+                        start_new_session=True, inside=inside,
+                        at_terminal=terminal is not None)  # fmt: skip
         self._started.append(process)
         return process
 

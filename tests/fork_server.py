@@ -43,48 +43,18 @@ POOLS = ("harness.reproduce", "harness.advise")  # have pools of processes
 FORK_SERVERS = (FORK_SERVER, "tests.fork_server")
 FORKS_POOLS = "multiprocessing.forkserver"
 ABOVE_ALL = 512  # descriptors that a command has
-IMPORTED = (
-    "harness.cli.run",
-    "harness.runner.supervise",
-    "harness.predict.plan",
-    "harness.predict.cost_estimate",
-    "harness.reporting.report",
-    "harness.reproduce.__main__",
-    "harness.reproduce.preload",
-    "harness.cli.advise",
-    "harness.fidelity.__main__",
-    "harness.cli.draw",
-    "harness.cli.doctor",
-    "harness.cli.clean",
-    "harness.cli.claims",
-    "harness.cli.calibrate",
-    "harness.cli.around",
-    "harness.cli.report",
-    "harness.around.supervise",
-)
-LIBRARIES = (
-    "torch",
-    "torch._dynamo",
-    "torchvision",
-    "scipy.stats",
-    "numba",
-    "hydra",
-    "pandas",
-    "matplotlib.figure",
-    "matplotlib.backends.backend_agg",
-    "rich.console",
-    "jinja2",
-    "setproctitle",
-)
-NETWORKS = (
-    "pytest",
-    "hypothesis",
-    "harness.emulation.dumbbell",
-    "harness.emulation.nic_lease",
-    "harness.emulation.rendezvous",
-    "harness.emulation.profile_player",
-    "tests.launching",
-)
+IMPORTED = ("harness.cli.run", "harness.runner.supervise", "harness.predict.plan",
+            "harness.predict.cost_estimate", "harness.reporting.report",
+            "harness.reproduce.__main__", "harness.reproduce.preload", "harness.cli.advise",
+            "harness.fidelity.__main__", "harness.cli.draw", "harness.cli.doctor",
+            "harness.cli.clean", "harness.cli.claims", "harness.cli.calibrate",
+            "harness.cli.around", "harness.cli.report", "harness.around.supervise")  # fmt: skip
+LIBRARIES = ("torch", "torch._dynamo", "torchvision", "scipy.stats", "numba", "hydra", "pandas",
+             "matplotlib.figure", "matplotlib.backends.backend_agg", "rich.console", "jinja2",
+             "setproctitle")  # fmt: skip
+NETWORKS = ("pytest", "hypothesis", "harness.emulation.dumbbell", "harness.emulation.nic_lease",
+            "harness.emulation.rendezvous", "harness.emulation.profile_player",
+            "tests.launching")  # fmt: skip
 # Of a test; what else the environment says is read when a library is imported.
 FREE = {"TMPDIR", "GATE", "GATE_AT", "GATE_RANK", "GRADNET_DATA", "PYTEST_CURRENT_TEST"}
 FRESH = "TESTS_FRESH"  # in the environment: nothing is forked, as where memory is scarce
@@ -122,14 +92,9 @@ class Forked(subprocess.Popen):
         """In place of fork and exec; `options` are those of subprocess.Popen, in its order."""
         _, _, _, _, cwd, env, *more = options
         _, _, _, stdin, to_it, from_it, stdout, from_errors, stderr, *_, session, group = more
-        asked = {
-            "command": [str(each) for each in args],
-            "folder": os.fspath(cwd or os.getcwd()),
-            "environment": {key: str(value) for key, value in (env or os.environ).items()},
-            "session": session,
-            "group": group,
-            **self._where,
-        }
+        asked = {"command": [str(each) for each in args], "folder": os.fspath(cwd or os.getcwd()),
+                 "environment": {key: str(value) for key, value in (env or os.environ).items()},
+                 "session": session, "group": group, **self._where}  # fmt: skip
         streams = [own if told == -1 else told for own, told in enumerate((stdin, stdout, stderr))]
         socket.send_fds(self._by, [json.dumps(asked).encode()], streams)
         self.pid = int.from_bytes(self._by.recv(8))

@@ -19,27 +19,13 @@ DEADLINE_S = 60
 STEPS_BEFORE_GATE = 3  # of a run that waits at a law's gate
 
 # What a machine that others use as well does to a run that works.
-BUSY = (
-    "processors were idle",
-    "late by at most",
-    "other processes took",
-    "virtual machine took",
-    "waited for a processor",
-    "or the machine busy?",
-)
+BUSY = ("processors were idle", "late by at most", "other processes took", "virtual machine took",
+        "waited for a processor", "or the machine busy?")  # fmt: skip
 
 # A short run on real shaped packets, small enough for two cores; its links are probed for less time
 # than a user's, which is three times as long for each of the two ways.
-TINY = (
-    "workers=2",
-    "steps=6",
-    "model=convnet",
-    "dataset=digits",
-    "profile=static",
-    "profile.rate_mbit=200",
-    "emulation.compute=replay",
-    "network.probe_s=0.2",
-)
+TINY = ("workers=2", "steps=6", "model=convnet", "dataset=digits", "profile=static",
+        "profile.rate_mbit=200", "emulation.compute=replay", "network.probe_s=0.2")  # fmt: skip
 
 
 def command(*overrides: str, results: Path) -> list[str]:
@@ -130,13 +116,8 @@ def harness(*overrides: str, results: Path, **options: Any) -> subprocess.Comple
 
 def start(*overrides: str, results: Path, before: Sequence[str] = ()) -> subprocess.Popen[str]:
     """Start `python -m harness`, by `before`, in a process group of its own, as a terminal does."""
-    return popen(
-        [*before, *command(*overrides, results=results)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        process_group=0,
-    )
+    return popen([*before, *command(*overrides, results=results)], cwd=ROOT, stdout=subprocess.PIPE,
+                 stderr=subprocess.STDOUT, process_group=0)  # fmt: skip
 
 
 def runs(results: Path) -> list[Path]:

@@ -22,24 +22,12 @@ FIXED = {"_target_": "controllers.fixed.Fixed"}
 
 def step(number: int, rank: int = 0, **known: Any) -> Step:
     """A step of 0.5 s: 0.3 compute, 0.05 compression, 0.15 exposed; 10 samples, a tenth sent."""
-    usual: dict[str, Any] = {
-        "time_s": 0.5 * (number + 1),
-        "loss": 1.0,
-        "samples": 10,
-        "compute_before_first_bucket_s": 0.1,
-        "compute_s": 0.3,
-        "compress_s": 0.05,
-        "comm_s": 0.2,
-        "exposed_s": 0.15,
-        "backward_s": 0.2,
-        "overlap_window_s": 0.2,
-        "workers": 2,
-        "sent_bytes": 100,
-        "received_bytes": 100,
-        "dense_bytes": 1000,
-        "density": 0.1,
-        "controller": "{}",
-    }
+    usual: dict[str, Any] = {"time_s": 0.5 * (number + 1), "loss": 1.0, "samples": 10,
+                             "compute_before_first_bucket_s": 0.1, "compute_s": 0.3,
+                             "compress_s": 0.05, "comm_s": 0.2, "exposed_s": 0.15,
+                             "backward_s": 0.2, "overlap_window_s": 0.2, "workers": 2,
+                             "sent_bytes": 100, "received_bytes": 100, "dense_bytes": 1000,
+                             "density": 0.1, "controller": "{}"}  # fmt: skip
     return Step(step=number, rank=rank, **{**usual, **known})
 
 

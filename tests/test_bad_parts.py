@@ -193,13 +193,9 @@ class Plays(Profile):
         return Extremes(1, 1000)
 
 
-PLAYED = {
-    "rate_mbit": ("-5", "0", "nan", "inf", "1e-9", "text", "null", "[1]"),
-    "delay_ms": ("-1", "nan", "1e9", "null"),
-    "jitter_ms": ("-1", "inf"),
-    "loss": ("-0.1", "2", "nan", "text"),
-    "reorder": ("-1", "inf"),
-}
+PLAYED = {"rate_mbit": ("-5", "0", "nan", "inf", "1e-9", "text", "null", "[1]"),
+          "delay_ms": ("-1", "nan", "1e9", "null"), "jitter_ms": ("-1", "inf"),
+          "loss": ("-0.1", "2", "nan", "text"), "reorder": ("-1", "inf")}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", PLAYED)

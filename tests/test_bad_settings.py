@@ -26,18 +26,13 @@ from harness.runner import run, signals
 from tests.advice import Words, by_hand, followed, is_later
 
 TINY = ("workers=2", "steps=2", "model=mlp", "dataset=digits", "network=simulated", "report=false")
-COMPOSITIONS = (
-    (),
-    ("method=topk",),
-    ("method=dc2_da2", "profile=fluctuating"),
-    ("method=powersgd", "profile=markov"),
-    ("parallel=pipeline", "parallel.stages=2", "profile=ornstein_uhlenbeck"),
-    ("method=netsense", "profile=contended"),
-    ("method=covap", "profile=trace"),
-    ("method=accordion", "profile=lossy"),
-    ("network=netns", "profile=steps", "method=pace"),
-    ("network=dumbbell", "profile=degrading", "method=kimad"),
-)
+COMPOSITIONS = ((), ("method=topk",), ("method=dc2_da2", "profile=fluctuating"),
+                ("method=powersgd", "profile=markov"),
+                ("parallel=pipeline", "parallel.stages=2", "profile=ornstein_uhlenbeck"),
+                ("method=netsense", "profile=contended"), ("method=covap", "profile=trace"),
+                ("method=accordion", "profile=lossy"),
+                ("network=netns", "profile=steps", "method=pace"),
+                ("network=dumbbell", "profile=degrading", "method=kimad"))  # fmt: skip
 VALUES = (
     "null", "{}", "[]", "abc", "''", "-1", "0", "1.5", "nan", "inf", "-inf", "1e30", "true",
     "18446744073709551616", "{a: 1}", "[1, 2]", "os.getcwd", "../../evil",
@@ -142,13 +137,10 @@ def failure(settings: Settings) -> str:
     return "" if outcome.state == "succeeded" else f"it started, and then: {outcome.error}"
 
 
-@pytest.mark.parametrize(
-    "count",
-    [
-        pytest.param(SOME, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
-        pytest.param(ALL, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
-    ],
-)
+@pytest.mark.parametrize("count", [
+    pytest.param(SOME, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
+    pytest.param(ALL, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
+])  # fmt: skip
 def test_bad_settings_are_refused_in_one_line_or_run(count: int, tmp_path: Path) -> None:
     found = {}
     for number, line in enumerate(lines(count)):
@@ -195,13 +187,10 @@ def unrefused(line: tuple[str, ...], folder: Path) -> str:
     return "" if names_it and short and not any(each in text for each in RAW) else text
 
 
-@pytest.mark.parametrize(
-    "count",
-    [
-        pytest.param(SOME_NEVER, marks=[pytest.mark.long, pytest.mark.timeout(600)]),
-        pytest.param(ALL_NEVER, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
-    ],
-)
+@pytest.mark.parametrize("count", [
+    pytest.param(SOME_NEVER, marks=[pytest.mark.long, pytest.mark.timeout(600)]),
+    pytest.param(ALL_NEVER, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
+])  # fmt: skip
 def test_what_no_key_can_be_is_refused_by_a_short_answer_that_names_it(
     count: int, tmp_path: Path
 ) -> None:
@@ -246,13 +235,10 @@ def misleading(line: Words, said: str, results: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
-    "count",
-    [
-        pytest.param(SOME_ADVICE, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
-        pytest.param(ALL_ADVICE, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
-    ],
-)
+@pytest.mark.parametrize("count", [
+    pytest.param(SOME_ADVICE, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
+    pytest.param(ALL_ADVICE, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
+])  # fmt: skip
 def test_what_an_answer_says_to_write_is_accepted_or_refused_later(
     count: int, tmp_path: Path
 ) -> None:

@@ -13,15 +13,9 @@ from tests.launching import ROOT
 
 FILES = ROOT / "docs" / "cluster"
 COMMAND = re.compile(r"-m harness (.*)")  # of python, or of torchrun
-NODE = {
-    "SLURM_NODEID": "1",
-    "SLURM_NNODES": "2",
-    "SLURM_ARRAY_TASK_ID": "3",
-    "SKYPILOT_NODE_RANK": "1",
-    "SKYPILOT_NUM_NODES": "2",
-    "JOB_COMPLETION_INDEX": "1",
-    placement.MASTER: "10.0.0.2",
-}
+NODE = {"SLURM_NODEID": "1", "SLURM_NNODES": "2", "SLURM_ARRAY_TASK_ID": "3",
+        "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2", "JOB_COMPLETION_INDEX": "1",
+        placement.MASTER: "10.0.0.2"}  # fmt: skip
 
 
 def composed(line: str) -> list[dict[str, Any]]:

@@ -26,18 +26,15 @@ def completed(line: str) -> list[str]:
     return answer.stdout.split()
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("gradnet rep", ["report", "report="]),
-        ("gradnet comp", ["compressor.", "compressor="]),
-        ("gradnet optimizer.l", ["optimizer.lr="]),
-        ("gradnet workers=2 profile.rate", ["profile.rate_mbit="]),
-        ("gradnet +exp", ["+experiment="]),
-        ("gradnet --comp", ["--completion"]),
-        ("gradnet nosuch", []),
-    ],
-)
+@pytest.mark.parametrize(("line", "words"), [
+    ("gradnet rep", ["report", "report="]),
+    ("gradnet comp", ["compressor.", "compressor="]),
+    ("gradnet optimizer.l", ["optimizer.lr="]),
+    ("gradnet workers=2 profile.rate", ["profile.rate_mbit="]),
+    ("gradnet +exp", ["+experiment="]),
+    ("gradnet --comp", ["--completion"]),
+    ("gradnet nosuch", []),
+])  # fmt: skip
 def test_bash_completes_words_without_a_value(line: str, words: list[str]) -> None:
     assert completed(line) == words
 

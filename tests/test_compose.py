@@ -21,13 +21,8 @@ ASKED = [
     "+experiment=quickstart network=wan +controller/delay_source@controller.x=measured",
     "hydra/launcher=joblib hydra.launcher.n_jobs=2 ++workers=8 scale=auto tracker=mlflow",
 ]
-WRONG = [
-    "method=nothing",
-    "+experiment=nothing",
-    "workers.many=3",
-    "~dataset=nothing",
-    "method=topk,powersgd",
-]
+WRONG = ["method=nothing", "+experiment=nothing", "workers.many=3", "~dataset=nothing",
+         "method=topk,powersgd"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -55,17 +50,14 @@ def test_what_is_composed_is_what_hydra_composes(asked: str) -> None:
         assert plain(sweep.load(asked.split())) == plain(by_hydra(asked))
 
 
-@pytest.mark.parametrize(
-    ("chosen", "key", "value"),
-    [
-        ("profile=columns", "profile.units", {"rate_mbit": 0.001}),
-        ("profile=columns", "profile.where", {"run": 1, "operator": "B"}),
-        ("profile=columns", "profile.columns", {"rate_mbit": "kbps", "loss": "lost"}),
-        ("profile@profile.up=columns profile=asymmetric", "profile.up.units", {"loss": 0.01}),
-        ("network=simulated", "network.device.costs", {"topk": {"element_ns": 2}}),
-        ("network=simulated network/device=v100", "network.device.costs.topk", {"bucket_us": 3}),
-    ],
-)
+@pytest.mark.parametrize(("chosen", "key", "value"), [
+    ("profile=columns", "profile.units", {"rate_mbit": 0.001}),
+    ("profile=columns", "profile.where", {"run": 1, "operator": "B"}),
+    ("profile=columns", "profile.columns", {"rate_mbit": "kbps", "loss": "lost"}),
+    ("profile@profile.up=columns profile=asymmetric", "profile.up.units", {"loss": 0.01}),
+    ("network=simulated", "network.device.costs", {"topk": {"element_ns": 2}}),
+    ("network=simulated network/device=v100", "network.device.costs.topk", {"bucket_us": 3}),
+])  # fmt: skip
 def test_keys_can_be_added_to_a_mapping_of_a_part_in_every_form(
     chosen: str, key: str, value: dict[str, Any]
 ) -> None:

@@ -80,15 +80,12 @@ def test_a_stand_ins_sorts_are_of_the_elements_that_they_represent():
     assert cost.search_s({}, of=1 << 10) == 0
 
 
-@pytest.mark.parametrize(
-    ("told", "said"),
-    [
-        ("network.device=v100", "network/device=v100"),
-        ("+network.device.costs.topk=20", "some of bucket_us, matrix_us"),
-        ("+network.device.costs.topk.per_bit=1", "some of bucket_us, matrix_us"),
-        ("+network.device.costs.topk.element_ns=-1", "costs.topk.element_ns"),
-    ],
-)
+@pytest.mark.parametrize(("told", "said"), [
+    ("network.device=v100", "network/device=v100"),
+    ("+network.device.costs.topk=20", "some of bucket_us, matrix_us"),
+    ("+network.device.costs.topk.per_bit=1", "some of bucket_us, matrix_us"),
+    ("+network.device.costs.topk.element_ns=-1", "costs.topk.element_ns"),
+])  # fmt: skip
 def test_what_is_no_cost_is_refused(told, said):
     with pytest.raises(BadSetting, match=said):
         composed(["network=simulated", told])

@@ -151,26 +151,19 @@ def test_a_kind_of_link_that_the_kernel_lacks_is_named_with_its_module(monkeypat
     assert set(kernel.MODULES) == set(capabilities.NEEDED)
 
 
-@pytest.mark.parametrize(
-    "sysctl, value, root, enable",
-    [
-        ("kernel/unprivileged_userns_clone", "0", False, "kernel.unprivileged_userns_clone=1"),
-        ("kernel/unprivileged_userns_clone", "0", True, None),
-        ("kernel/unprivileged_userns_clone", "1", False, None),
-        (
-            "kernel/apparmor_restrict_unprivileged_userns",
-            "1",
-            False,
-            "kernel.apparmor_restrict_unprivileged_userns=0",
-        ),
-        ("kernel/apparmor_restrict_unprivileged_userns", "1", True, None),
-        ("kernel/apparmor_restrict_unprivileged_userns", "0", False, None),
-        ("user/max_user_namespaces", "0", False, "user.max_user_namespaces=15000"),
-        ("user/max_user_namespaces", "0", True, None),
-        ("user/max_net_namespaces", "4", True, "user.max_net_namespaces=15000"),
-        ("user/max_net_namespaces", "5", True, None),
-    ],
-)
+@pytest.mark.parametrize("sysctl, value, root, enable", [
+    ("kernel/unprivileged_userns_clone", "0", False, "kernel.unprivileged_userns_clone=1"),
+    ("kernel/unprivileged_userns_clone", "0", True, None),
+    ("kernel/unprivileged_userns_clone", "1", False, None),
+    ("kernel/apparmor_restrict_unprivileged_userns", "1", False,
+     "kernel.apparmor_restrict_unprivileged_userns=0"),
+    ("kernel/apparmor_restrict_unprivileged_userns", "1", True, None),
+    ("kernel/apparmor_restrict_unprivileged_userns", "0", False, None),
+    ("user/max_user_namespaces", "0", False, "user.max_user_namespaces=15000"),
+    ("user/max_user_namespaces", "0", True, None),
+    ("user/max_net_namespaces", "4", True, "user.max_net_namespaces=15000"),
+    ("user/max_net_namespaces", "5", True, None),
+])  # fmt: skip
 def test_the_switches_of_distributions(sysctl, value, root, enable, tmp_path):
     write(tmp_path / "sys" / sysctl, value + "\n")
     found = permissions.closed_switches(tmp_path, namespaces=5, root=root)
@@ -209,16 +202,13 @@ def test_an_ordinary_user_is_told_what_he_can_run():
     assert not Path("/tmp/nobodys").exists()
 
 
-@pytest.mark.parametrize(
-    "file, text, what",
-    [
-        ("proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2", "WSL"),
-        (".dockerenv", "", "container"),
-        ("proc/cpuinfo", "flags\t\t: fpu vme hypervisor lahf_lm\n", "virtual machine"),
-        ("proc/cpuinfo", "model name\t: UML\nvendor_id\t: User Mode Linux\n", "user-mode Linux"),
-        ("proc/cpuinfo", "flags\t\t: fpu vme\n", "real machine"),
-    ],
-)
+@pytest.mark.parametrize("file, text, what", [
+    ("proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2", "WSL"),
+    (".dockerenv", "", "container"),
+    ("proc/cpuinfo", "flags\t\t: fpu vme hypervisor lahf_lm\n", "virtual machine"),
+    ("proc/cpuinfo", "model name\t: UML\nvendor_id\t: User Mode Linux\n", "user-mode Linux"),
+    ("proc/cpuinfo", "flags\t\t: fpu vme\n", "real machine"),
+])  # fmt: skip
 def test_what_the_machine_runs_in(file, text, what, tmp_path):
     write(tmp_path / "proc/version", "Linux version 6.1")
     write(tmp_path / "proc/cpuinfo", "")
@@ -275,14 +265,11 @@ def test_the_verdict_names_what_is_missing():
     assert "-> do this" in plain(groups, "run")
 
 
-@pytest.mark.parametrize(
-    ("name", "broken", "wrong", "who"),
-    [
-        ("signs", "vote", lambda payloads, scale, result: result.fill(scale), "SignSGD"),
-        ("quantise", "average", lambda *rest: None, "QSGD"),
-        ("lowrank", "product", lambda *rest: None, "PowerSGD"),
-    ],
-)
+@pytest.mark.parametrize(("name", "broken", "wrong", "who"), [
+    ("signs", "vote", lambda payloads, scale, result: result.fill(scale), "SignSGD"),
+    ("quantise", "average", lambda *rest: None, "QSGD"),
+    ("lowrank", "product", lambda *rest: None, "PowerSGD"),
+])  # fmt: skip
 def test_kernels_with_other_results_than_numpy_are_named(name, broken, wrong, who, monkeypatch):
     found = kernels.compiled()
     [finding] = accelerators.compiled()

@@ -105,23 +105,17 @@ def test_nodes_are_named_in_runs(nodes, said):
     assert names(nodes) == said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            ["profile.rate_mbit=-4"],
-            "profile: rate_mbit must be a number in [0.001, 1000000], got -4",
-        ),
-        (["profile.rate_mbit=[1,2]"], "profile: rate_mbit must have a rate for node 2, got [1, 2]"),
-        (["profile=nosuch"], "profile has no choice 'nosuch'; `python -m harness --help profile`"),
-        (["profil=static"], "there is no key 'profil'; nearest: profile"),
-        (["profile=trace", "profile.path=nosuch.csv"], "got 'nosuch.csv'"),
-        (["workers=0"], "workers must be a whole number in [1, 100000], got 0"),
-        (["profile.rate_mbit=${nosuch}"], "Interpolation key 'nosuch' not found"),
-        (["draw=0"], "draw must be true or false or emulated seconds in [1, 100000], got 0"),
-        (["results=/proc/x"], "/proc/x"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["profile.rate_mbit=-4"], "profile: rate_mbit must be a number in [0.001, 1000000], got -4"),
+    (["profile.rate_mbit=[1,2]"], "profile: rate_mbit must have a rate for node 2, got [1, 2]"),
+    (["profile=nosuch"], "profile has no choice 'nosuch'; `python -m harness --help profile`"),
+    (["profil=static"], "there is no key 'profil'; nearest: profile"),
+    (["profile=trace", "profile.path=nosuch.csv"], "got 'nosuch.csv'"),
+    (["workers=0"], "workers must be a whole number in [1, 100000], got 0"),
+    (["profile.rate_mbit=${nosuch}"], "Interpolation key 'nosuch' not found"),
+    (["draw=0"], "draw must be true or false or emulated seconds in [1, 100000], got 0"),
+    (["results=/proc/x"], "/proc/x"),
+])  # fmt: skip
 def test_a_bad_value_is_one_line(arguments, said, capsys):
     assert door("draw=true", *arguments) == 1
     told = capsys.readouterr()

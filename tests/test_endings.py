@@ -12,15 +12,12 @@ from tests.test_settings import settings
 BUSY = "other processes took 60 % of the processors"
 
 
-@pytest.mark.parametrize(
-    ("states", "status"),
-    [
-        (["succeeded", "succeeded"], 0),
-        (["succeeded", "invalid"], run_queue.NOT_VALID),
-        (["failed", "invalid"], 1),
-        (["interrupted"], 1),
-    ],
-)
+@pytest.mark.parametrize(("states", "status"), [
+    (["succeeded", "succeeded"], 0),
+    (["succeeded", "invalid"], run_queue.NOT_VALID),
+    (["failed", "invalid"], 1),
+    (["interrupted"], 1),
+])  # fmt: skip
 def test_a_script_can_tell_a_run_that_failed_from_a_machine_that_was_busy(
     states: list[str], status: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,13 +29,9 @@ print(__name__, sys.argv, os.getcwd(), tests.__file__, os.environ["PYTHONPATH"],
 import beside
 print(beside.__file__)
 """
-SCRIPTS = (
-    ["-m", "tests.told", "a word"],
-    ["-c", TELLS, "a word"],
-    ["-c", "raise ValueError('this is why')"],
-    ["-c", "import sys; sys.exit(3)"],
-    ["-c", "import sys; sys.exit('in words')"],
-)
+SCRIPTS = (["-m", "tests.told", "a word"], ["-c", TELLS, "a word"],
+           ["-c", "raise ValueError('this is why')"], ["-c", "import sys; sys.exit(3)"],
+           ["-c", "import sys; sys.exit('in words')"])  # fmt: skip
 OF_THE_HOUR = {"status.json", "environment.json", "summary.json", "events.jsonl"}
 
 

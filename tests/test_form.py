@@ -46,17 +46,14 @@ def test_where_no_buckets_are_exchanged_there_is_nothing_to_tell(parallel):
     assert forms(settings(f"parallel={parallel}").run()) == [] and said([]) == ""
 
 
-@pytest.mark.parametrize(
-    ("other", "differs"),
-    [
-        (LARGE, False),
-        (LARGE._replace(buckets=6), True),
-        (LARGE._replace(largest=0.109), False),
-        (LARGE._replace(largest=0.12), True),
-        (LARGE._replace(hidden=0.71), False),
-        (LARGE._replace(hidden=0.69), True),
-    ],
-)
+@pytest.mark.parametrize(("other", "differs"), [
+    (LARGE, False),
+    (LARGE._replace(buckets=6), True),
+    (LARGE._replace(largest=0.109), False),
+    (LARGE._replace(largest=0.12), True),
+    (LARGE._replace(hidden=0.71), False),
+    (LARGE._replace(hidden=0.69), True),
+])  # fmt: skip
 def test_what_is_unlike(other, differs):
     assert bool(unlike([OWN, other])) == differs
 

@@ -76,14 +76,9 @@ class Job:
 
     def start(self, number: int, *overrides: str) -> subprocess.Popen[str]:
         """Give machine `number` its command."""
-        settings = {
-            "interface": INTERFACE,
-            "machine": number,
-            "machines": 2,
-            "master": address(0),
-            "ledger": self.folder / "ledgers" / str(number),
-            "token": self.folder / "token",
-        }
+        settings = {"interface": INTERFACE, "machine": number, "machines": 2, "master": address(0),
+                    "ledger": self.folder / "ledgers" / str(number),
+                    "token": self.folder / "token"}  # fmt: skip
         options = [f"network.{key}={value}" for key, value in settings.items()]
         words = (*TINY, "network=host", *options, *overrides)
         command = launching.command(*words, results=self.results(number))
@@ -242,18 +237,15 @@ def listening(host: Namespace) -> str:
 GOOD: dict[str, Any] = {"interface": "lo", "machine": 0, "machines": 2, "master": "10.0.0.1"}
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "told"),
-    [
-        ("interface", 1, "interface must be a name such as eth1, got 1"),
-        ("machine", None, r"machine must be a whole number in \[0, 1\], got None"),
-        ("machine", 2, r"machine must be a whole number in \[0, 1\], got 2"),
-        ("machines", 1, "machines must be a whole number >= 2, got 1"),
-        ("master", "fe80::1", "master must be .* IPv4 only, got 'fe80::1'"),
-        ("port", 0, r"port must be a whole number in \[1, 65535\], got 0"),
-        ("time_limit_s", 0, "time_limit_s must be"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value", "told"), [
+    ("interface", 1, "interface must be a name such as eth1, got 1"),
+    ("machine", None, r"machine must be a whole number in \[0, 1\], got None"),
+    ("machine", 2, r"machine must be a whole number in \[0, 1\], got 2"),
+    ("machines", 1, "machines must be a whole number >= 2, got 1"),
+    ("master", "fe80::1", "master must be .* IPv4 only, got 'fe80::1'"),
+    ("port", 0, r"port must be a whole number in \[1, 65535\], got 0"),
+    ("time_limit_s", 0, "time_limit_s must be"),
+])  # fmt: skip
 def test_bad_settings_are_refused_by_key(key: str, value: object, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         Host(**GOOD | {key: value})
@@ -276,13 +268,10 @@ def test_without_the_right_to_shape_one_line_says_so(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1 and "host needs root on every machine" in done.stderr, done
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("SLURM_NODEID", "SLURM_NNODES"),
-        ("GROUP_RANK", "GROUP_WORLD_SIZE"),
-    ],
-)
+@pytest.mark.parametrize("names", [
+    ("SLURM_NODEID", "SLURM_NNODES"),
+    ("GROUP_RANK", "GROUP_WORLD_SIZE"),
+])  # fmt: skip
 def test_what_started_the_commands_knows_the_place_of_a_machine(
     monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
 ) -> None:
@@ -294,15 +283,12 @@ def test_what_started_the_commands_knows_the_place_of_a_machine(
     assert (config.network.machine, config.network.machines) == (3, 4)
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ({}, "got null, and neither MASTER_ADDR nor SLURM_JOB_NODELIST is set"),
-        ({"MASTER_ADDR": "127.0.1.1"}, "which is 127.0.1.1; write it yourself"),
-        ({"MASTER_ADDR": "no such.name"}, "got no such.name by MASTER_ADDR: "),
-        ({"SLURM_JOB_NODELIST": "n[1-2]", "PATH": ""}, "`scontrol show hostnames n.1-2.` failed: "),
-    ],
-)
+@pytest.mark.parametrize(("said", "told"), [
+    ({}, "got null, and neither MASTER_ADDR nor SLURM_JOB_NODELIST is set"),
+    ({"MASTER_ADDR": "127.0.1.1"}, "which is 127.0.1.1; write it yourself"),
+    ({"MASTER_ADDR": "no such.name"}, "got no such.name by MASTER_ADDR: "),
+    ({"SLURM_JOB_NODELIST": "n[1-2]", "PATH": ""}, "`scontrol show hostnames n.1-2.` failed: "),
+])  # fmt: skip
 def test_a_first_machine_that_others_cannot_reach_is_refused(
     monkeypatch: pytest.MonkeyPatch, said: dict[str, str], told: str
 ) -> None:

@@ -34,14 +34,9 @@ PROGRAMS = {
     "server": SERVER,
     "asynchronous": (*SERVER, "parallel.mode=async"),
 }
-OF_COLLECTIVES = (
-    "network.operation_s",
-    "network.burst_s",
-    "network.packet_s",
-    "network.exchange_noise",
-    "network.segment_s",
-    "network.message_bytes",
-)
+OF_COLLECTIVES = ("network.operation_s", "network.burst_s", "network.packet_s",
+                  "network.exchange_noise", "network.segment_s",
+                  "network.message_bytes")  # fmt: skip
 WITHOUT_EFFECT = {  # keys that a program has no use for, and whose values belong to the machine
     "pipeline": ("emulation.compression",),  # what waits for backward's end is in one order anyway
     "server": OF_COLLECTIVES,

@@ -99,15 +99,12 @@ def composed_job(number: int) -> launchers.DictConfig:
     return launchers.DictConfig({"job": {"num": number}})
 
 
-@pytest.mark.parametrize(
-    "error, state, refused",
-    [
-        (BadSetting("results: full"), "failed", True),
-        (RuntimeError("lost"), "failed", False),
-        (KeyboardInterrupt(), "interrupted", False),
-        (SystemExit(-1), "interrupted", False),
-    ],
-)
+@pytest.mark.parametrize("error, state, refused", [
+    (BadSetting("results: full"), "failed", True),
+    (RuntimeError("lost"), "failed", False),
+    (KeyboardInterrupt(), "interrupted", False),
+    (SystemExit(-1), "interrupted", False),
+])  # fmt: skip
 def test_a_job_tells_how_it_ended_whatever_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, state: str, refused: bool
 ) -> None:

@@ -45,15 +45,8 @@ def took(run: Path):
 
 
 def test_a_short_run_takes_what_was_predicted(tmp_path):
-    asked = (
-        "steps=6",
-        "workers=3",
-        "method=topk",
-        "compressor=randomk",
-        "controller.density=0.1",
-        "profile=degrading",
-        *FREE,
-    )
+    asked = ("steps=6", "workers=3", "method=topk", "compressor=randomk", "controller.density=0.1",
+             "profile=degrading", *FREE)  # fmt: skip
     found = plan.predict(run_of(*asked))
     time_s, sent = took(simulated(tmp_path / "run", *asked))
     assert (found.time_s, found.sent_bytes) == (pytest.approx(time_s), pytest.approx(sent))
@@ -216,14 +209,8 @@ def test_runs_that_differ_in_seeds_alone_are_predicted_once():
     found = plan.Plan()
     for rate in (50, 100):
         for seed in (0, 1, 2):
-            asked = (
-                "steps=2",
-                f"seed={seed}",
-                f"profile.rate_mbit={rate}",
-                "method=topk",
-                "compressor=randomk",
-                "controller.density=0.1",
-            )
+            asked = ("steps=2", f"seed={seed}", f"profile.rate_mbit={rate}", "method=topk",
+                     "compressor=randomk", "controller.density=0.1")  # fmt: skip
             settings, _ = composed([*SMALL, *asked, *FREE])
             found.add(settings, checked(settings))
     assert [count for _, count, _ in found.settings()] == [3, 3]

@@ -27,12 +27,8 @@ TINY = ("scale=laptop", "workers=2", "steps=4", "eval_every=2", "target.value=0.
 @pytest.fixture
 def paper(tmp_path):
     """A paper of one's own: two methods in virtual time."""
-    told = {
-        "title": "A paper",
-        "claims": "",
-        "experiments": ["quickstart"],
-        "sweeps": [["network=calibrated", "method=allreduce,topk", "seed=0"]],
-    }
+    told = {"title": "A paper", "claims": "", "experiments": ["quickstart"],
+            "sweeps": [["network=calibrated", "method=allreduce,topk", "seed=0"]]}  # fmt: skip
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(told))
     return path

@@ -24,13 +24,9 @@ def test_verdicts_and_numbers_rest_on_runs_that_are_kept(folder):
 
 
 def test_a_study_is_written_whole_and_of_one_commit(tmp_path, monkeypatch):
-    told = {
-        "title": "A paper",
-        "claims": "",
-        "experiments": ["quickstart", "pace_fluctuating"],
-        "sweeps": [["network=calibrated", "method=allreduce", "seed=0"]],
-        "figures": {"quickstart": ["quality_steps"]},
-    }
+    told = {"title": "A paper", "claims": "", "experiments": ["quickstart", "pace_fluctuating"],
+            "sweeps": [["network=calibrated", "method=allreduce", "seed=0"]],
+            "figures": {"quickstart": ["quality_steps"]}}  # fmt: skip
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(told))
     paper = Paper.read(str(tmp_path / "own.yaml"))
     tiny = ["scale=laptop", "workers=2", "steps=4", "eval_every=2", f"results={tmp_path / 'runs'}"]

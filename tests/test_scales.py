@@ -33,15 +33,12 @@ def test_a_stand_in_has_the_papers_times_and_rates_in_proportion_to_its_size(exp
     assert list(small) == pytest.approx(expected, rel=3e-3)  # weights come in rows
 
 
-@pytest.mark.parametrize(
-    ("said", "may"),
-    [
-        ("method=topk", False),
-        ("emulation.dilation=2", False),
-        ("+experiment=dc2_imagenet_dynamic", True),
-        ("results='of/${scale.name}'", True),
-    ],
-)
+@pytest.mark.parametrize(("said", "may"), [
+    ("method=topk", False),
+    ("emulation.dilation=2", False),
+    ("+experiment=dc2_imagenet_dynamic", True),
+    ("results='of/${scale.name}'", True),
+])  # fmt: skip
 def test_what_says_nothing_of_the_scale_is_composed_at_one(said: str, may: bool) -> None:
     with sweep.hydra():
         assert scales.may_depend_on_scale(sweep.load([said])) == may

@@ -164,16 +164,13 @@ def test_a_controller_that_chooses_needs_a_compressor_with_a_level(compressor):
     checked(settings(f"compressor={compressor}"))
 
 
-@pytest.mark.parametrize(
-    ("method", "part"),
-    [
-        ("method=topk", "controller=dc2_da1"),
-        ("method=topk", "controller=netsense"),
-        ("method=dgc", "controller=fixed"),
-        ("method=dct_dp", "compressor=topk"),
-        ("method=diloco", "parallel=data"),
-    ],
-)
+@pytest.mark.parametrize(("method", "part"), [
+    ("method=topk", "controller=dc2_da1"),
+    ("method=topk", "controller=netsense"),
+    ("method=dgc", "controller=fixed"),
+    ("method=dct_dp", "compressor=topk"),
+    ("method=diloco", "parallel=data"),
+])  # fmt: skip
 def test_a_part_in_place_of_a_method_s_own_is_without_what_the_method_sets_for_that(method, part):
     found = settings(method, part)
     checked(found)
@@ -188,15 +185,12 @@ def test_a_key_that_a_part_lacks_is_refused_where_the_command_sets_it():
     assert settings("method=topk", "controller=warmup")["controller.density"] == 0.01
 
 
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("accumulate=0", r"accumulate must be a whole number in \[1, 2\^32\), got 0"),
-        ("precision=fp16", "precision must be one of float32, bf16, got 'fp16'"),
-        ("resume_from=3", "resume_from must be a path or null, got 3"),
-        ("precision=bf16", "precision must be float32 with emulation.compute=replay"),
-    ],
-)
+@pytest.mark.parametrize(("override", "said"), [
+    ("accumulate=0", r"accumulate must be a whole number in \[1, 2\^32\), got 0"),
+    ("precision=fp16", "precision must be one of float32, bf16, got 'fp16'"),
+    ("resume_from=3", "resume_from must be a path or null, got 3"),
+    ("precision=bf16", "precision must be float32 with emulation.compute=replay"),
+])  # fmt: skip
 def test_bad_values_of_training(override, said):
     with pytest.raises(BadSetting, match=said):
         checked(settings("emulation.compute=replay", "model=mlp_as_resnet20", override))
@@ -209,12 +203,8 @@ def test_a_network_must_have_a_link_for_every_node():
 
 
 def test_a_compressor_that_needs_one_density_refuses_controllers_that_differ():
-    shared = (
-        "method=dc2_da2",
-        "compressor=randomk",
-        "compressor.shared=false",
-        "compressor.shared=true",
-    )
+    shared = ("method=dc2_da2", "compressor=randomk", "compressor.shared=false",
+              "compressor.shared=true")  # fmt: skip
     with pytest.raises(BadSetting, match=r"controller\.agree must be min or mean"):
         checked(settings(*shared))
     checked(settings(*shared, "controller.agree=min"))

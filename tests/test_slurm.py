@@ -19,12 +19,8 @@ from tests.slurm import Slurm, SlurmNode, free_port, slurm
 from tests.virtual.runs import DETERMINED, SMALL, weights
 
 pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="gradnet[cluster]")
-pytestmark = [
-    pytest.mark.skipif(bool(cluster_of.missing()), reason=cluster_of.missing()),
-    pytest.mark.launch,
-    pytest.mark.long,
-    pytest.mark.timeout(5400),
-]
+pytestmark = [pytest.mark.skipif(bool(cluster_of.missing()), reason=cluster_of.missing()),
+              pytest.mark.launch, pytest.mark.long, pytest.mark.timeout(5400)]  # fmt: skip
 ON_ITS_WAY = (*SMALL, *DETERMINED, "model.width=8", "workers=2", "method=topk")
 STEPS = 200
 ON_ITS_WAY += (f"steps={STEPS}", "checkpoint_every=5", f"eval_every={STEPS}")

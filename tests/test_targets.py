@@ -23,18 +23,15 @@ def refused(*words: str) -> str:
     return said
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("90", "target.value must be in (0, 1] for accuracy (90 % is 0.9), or null, got 90.0"),
-        ("0", "target.value must be in (0, 1] for accuracy, or null, got 0.0"),
-        ("-0.5", "target.value must be in (0, 1] for accuracy, or null, got -0.5"),
-        ("90%", "target.value must be a number in [-1e20, 1e20] or null, got '90%'; write 0.9"),
-        ("nan", "target.value must be a number in [-1e20, 1e20] or null, got nan"),
-        ("inf", "target.value must be a number in [-1e20, 1e20] or null, got inf"),
-        ("high", "target.value must be a number in [-1e20, 1e20] or null, got 'high'"),
-    ],
-)
+@pytest.mark.parametrize(("value", "said"), [
+    ("90", "target.value must be in (0, 1] for accuracy (90 % is 0.9), or null, got 90.0"),
+    ("0", "target.value must be in (0, 1] for accuracy, or null, got 0.0"),
+    ("-0.5", "target.value must be in (0, 1] for accuracy, or null, got -0.5"),
+    ("90%", "target.value must be a number in [-1e20, 1e20] or null, got '90%'; write 0.9"),
+    ("nan", "target.value must be a number in [-1e20, 1e20] or null, got nan"),
+    ("inf", "target.value must be a number in [-1e20, 1e20] or null, got inf"),
+    ("high", "target.value must be a number in [-1e20, 1e20] or null, got 'high'"),
+])  # fmt: skip
 def test_of_an_accuracy(value: str, said: str) -> None:
     assert refused(f"target.value={value}") == said
 

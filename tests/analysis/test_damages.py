@@ -31,21 +31,8 @@ HANGS_S = 60  # a report of these runs takes 2 s
 ODD: list[Any] = [None, True, -1, 0, 10**12, 10**400, 1e308, -1e308, float("nan"), float("inf"), "",
                   "x", "=1+1", "\x1b]0;x\x07", "\0", "a\nb", [], {}, [[[]]], {"a": {"b": [1]}},
                   "9" * 5000, list(range(10_000))]  # fmt: skip
-CELLS = [
-    "",
-    "nan",
-    "inf",
-    "-inf",
-    "-1",
-    "1e308",
-    "1e400",
-    "9" * 12,
-    "9" * 400,
-    "x",
-    "\0",
-    "=1",
-    '"',
-]
+CELLS = ["", "nan", "inf", "-inf", "-1", "1e308", "1e400", "9" * 12, "9" * 400, "x", "\0", "=1",
+         '"']  # fmt: skip
 OUTCOMES = ["tracebacks", "hangs", "writes outside", "other runs left out", "no page"]
 
 

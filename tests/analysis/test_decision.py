@@ -136,16 +136,13 @@ def seeds_of(method: str, *seeds: int, time_s: float = 10.0, **known: Any) -> li
 SIX = range(6)
 
 
-@pytest.mark.parametrize(
-    ("others", "compared_seeds", "incomplete"),
-    [
-        ([seeds_of("topk_0.1", 0, time_s=1.0)], 6, "topk_0.1 (1 of 6 seeds)"),
-        ([seeds_of("topk_0.1", 0, 1, time_s=1.0)], 6, "topk_0.1 (2 of 6 seeds)"),
-        ([seeds_of("topk_0.1", 9, time_s=1.0)], 6, "topk_0.1 (1 of 7 seeds)"),
-        ([seeds_of("topk_0.1", *range(5), time_s=60.0)], 5, "topk_0.1 (5 of 6 seeds)"),
-        ([seeds_of("oracle", 3, time_s=1.0)], 6, "oracle (1 of 6 seeds)"),
-    ],
-)
+@pytest.mark.parametrize(("others", "compared_seeds", "incomplete"), [
+    ([seeds_of("topk_0.1", 0, time_s=1.0)], 6, "topk_0.1 (1 of 6 seeds)"),
+    ([seeds_of("topk_0.1", 0, 1, time_s=1.0)], 6, "topk_0.1 (2 of 6 seeds)"),
+    ([seeds_of("topk_0.1", 9, time_s=1.0)], 6, "topk_0.1 (1 of 7 seeds)"),
+    ([seeds_of("topk_0.1", *range(5), time_s=60.0)], 5, "topk_0.1 (5 of 6 seeds)"),
+    ([seeds_of("oracle", 3, time_s=1.0)], 6, "oracle (1 of 6 seeds)"),
+])  # fmt: skip
 def test_only_seeds_that_all_have_are_compared(others, compared_seeds, incomplete) -> None:
     found = decided(seeds_of("allreduce", *SIX, time_s=40.0), seeds_of("pace", *SIX), *others)
     first = sentences(found)[0]
@@ -247,14 +244,11 @@ def test_times_that_span_decades_are_points_on_a_logarithmic_axis() -> None:
     assert [bar.get_width() for bar in axes.patches] == [10, 20] and axes.get_xlim()[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("second_s", "late_s", "said"),
-    [
-        (10.0, 3.0, "is undecided"),
-        (12.0, 1.0, "pace is first even so"),
-        (12.0, 2.5, "is undecided"),
-    ],
-)
+@pytest.mark.parametrize(("second_s", "late_s", "said"), [
+    (10.0, 3.0, "is undecided"),
+    (12.0, 1.0, "pace is first even so"),
+    (12.0, 2.5, "is undecided"),
+])  # fmt: skip
 def test_a_time_that_other_programs_may_have_made_longer_has_a_low_end(second_s, late_s, said):
     """The second may have been the first where its low end is no later."""
     late = {"late_s": late_s, "late_share": 0.07}

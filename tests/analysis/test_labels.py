@@ -67,18 +67,15 @@ def test_a_style_file_decides_names_colours_width_and_title(tmp_path: Path) -> N
     assert "topk_0.1" in (out / "comparison.csv").read_text()
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("colors: {}", "keys must be of names, colours, order, width, title, got 'colors'"),
-        ("colours: {topk: reddish}", "colours.topk must be a colour such as"),
-        ("width: 99", "width must be in [2, 20] inches, got 99"),
-        ("title: maybe", "title must be on or off, got 'maybe'"),
-        ("order: topk", "order must be names of methods"),
-        ("names: [topk]", "names must be texts by the names of methods"),
-        ("{", "must be YAML"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("colors: {}", "keys must be of names, colours, order, width, title, got 'colors'"),
+    ("colours: {topk: reddish}", "colours.topk must be a colour such as"),
+    ("width: 99", "width must be in [2, 20] inches, got 99"),
+    ("title: maybe", "title must be on or off, got 'maybe'"),
+    ("order: topk", "order must be names of methods"),
+    ("names: [topk]", "names must be texts by the names of methods"),
+    ("{", "must be YAML"),
+])  # fmt: skip
 def test_a_style_file_that_cannot_be_followed_is_refused_in_a_line(
     text: str, said: str, tmp_path: Path
 ) -> None:

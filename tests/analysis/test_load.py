@@ -127,13 +127,9 @@ def test_conditions_deep_in_a_profile_or_network_tell_settings_apart(tmp_path):
         }
 
     slow = {"_target_": "profiles.square.Square", "high_mbit": 5}
-    changed = [
-        (10, {0: slow}, [0, 1]),
-        (10.0, {"0": slow | {"high_mbit": 5.0}}, [0, 1]),
-        (11, {0: slow}, [0, 1]),
-        (10, {0: slow, "1": slow}, [0, 1]),
-        (10, {0: slow}, [1, 0]),
-    ]
+    changed = [(10, {0: slow}, [0, 1]), (10.0, {"0": slow | {"high_mbit": 5.0}}, [0, 1]),
+               (11, {0: slow}, [0, 1]), (10, {0: slow, "1": slow}, [0, 1]),
+               (10, {0: slow}, [1, 0])]  # fmt: skip
     for number, parts in enumerate(changed):
         by_hand.run(tmp_path / str(number), by_hand.config("topk", **contended(*parts)))
     runs = load.runs(tmp_path)
@@ -190,20 +186,13 @@ def test_missing_empty_and_torn_header_give_an_empty_table(tmp_path, content):
     assert load.runs(run).left_out[0] == "steps.csv holds no step"
 
 
-@pytest.mark.parametrize(
-    "status, summary, left_out",
-    [
-        (
-            {"state": "failed", "error": "rank 1 lost\ntrace"},
-            {"valid": None},
-            "failed: rank 1 lost",
-        ),
-        ({}, {"valid": False, "reasons": ["probe too slow"]}, "invalid: probe too slow"),
-        ({"state": "invalid"}, {"valid": False, "reasons": ["a", "b"]}, "invalid: a; b"),
-        ({}, {"valid": None}, "not judged, it has no summary"),
-        ({"state": "interrupted"}, {}, "interrupted"),
-    ],
-)
+@pytest.mark.parametrize("status, summary, left_out", [
+    ({"state": "failed", "error": "rank 1 lost\ntrace"}, {"valid": None}, "failed: rank 1 lost"),
+    ({}, {"valid": False, "reasons": ["probe too slow"]}, "invalid: probe too slow"),
+    ({"state": "invalid"}, {"valid": False, "reasons": ["a", "b"]}, "invalid: a; b"),
+    ({}, {"valid": None}, "not judged, it has no summary"),
+    ({"state": "interrupted"}, {}, "interrupted"),
+])  # fmt: skip
 def test_runs_that_do_not_count_are_kept_with_the_reason(tmp_path, status, summary, left_out):
     run = by_hand.run(
         tmp_path / "r", by_hand.config("topk"), [by_hand.step(0)], status=status, summary=summary

@@ -144,15 +144,11 @@ def test_a_run_whose_loss_or_quality_ends_non_finite_diverged(loss):
 
 
 def test_normalised_columns_pair_runs_by_seed():
-    table = pd.DataFrame(
-        [
-            measured("allreduce", 0, final=0.8, time_s=100.0),
-            measured("allreduce", 1, final=0.9, time_s=200.0, throughput=25.0),
-            measured("topk", 1, final=0.45, time_s=50.0),
-            measured("topk", 0, final=0.8, time_s=50.0),
-            measured("topk", 2),
-        ]
-    )
+    table = pd.DataFrame([measured("allreduce", 0, final=0.8, time_s=100.0),
+                          measured("allreduce", 1, final=0.9, time_s=200.0, throughput=25.0),
+                          measured("topk", 1, final=0.45, time_s=50.0),
+                          measured("topk", 0, final=0.8, time_s=50.0),
+                          measured("topk", 2)])  # fmt: skip
     paired = metrics.normalise(table)
     assert paired.speedup.tolist()[:4] == pytest.approx([1, 1, 2, 2])
     assert paired.normalised_throughput.tolist()[:4] == pytest.approx([1, 1, 2, 1])
@@ -160,11 +156,9 @@ def test_normalised_columns_pair_runs_by_seed():
 
 
 def test_perplexity_counts_by_its_inverse_and_divergence_as_nothing():
-    rows = [
-        measured("allreduce", 0, metric="test_perplexity", final=100.0),
-        measured("topk", 0, metric="test_perplexity", final=50.0),
-        measured("randomk", 0, metric="test_perplexity", final=nan, diverged=True),
-    ]
+    rows = [measured("allreduce", 0, metric="test_perplexity", final=100.0),
+            measured("topk", 0, metric="test_perplexity", final=50.0),
+            measured("randomk", 0, metric="test_perplexity", final=nan, diverged=True)]  # fmt: skip
     assert metrics.normalise(pd.DataFrame(rows)).speedup.tolist() == pytest.approx([1, 2, 0])
 
 

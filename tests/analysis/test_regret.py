@@ -16,14 +16,10 @@ def found(*rows: dict) -> pd.DataFrame:
 
 
 def test_it_is_the_extra_time_to_the_target_of_the_same_seed():
-    table = found(
-        runs("oracle", 0, time_to_target_s=50.0),
-        runs("oracle", 1, time_to_target_s=100.0),
-        runs("pace", 0, time_to_target_s=60.0),
-        runs("pace", 1, time_to_target_s=110.0),
-        runs("pace", 2),
-        row("elsewhere", "pace"),
-    )
+    table = found(runs("oracle", 0, time_to_target_s=50.0),
+                  runs("oracle", 1, time_to_target_s=100.0), runs("pace", 0, time_to_target_s=60.0),
+                  runs("pace", 1, time_to_target_s=110.0), runs("pace", 2),
+                  row("elsewhere", "pace"))  # fmt: skip
     assert table.regret.tolist() == pytest.approx([0.2, 0.1])
     assert set(table.by) == {"time_to_target_s"} and set(table.bound) == {""}
 
@@ -34,14 +30,11 @@ def test_without_a_target_the_whole_time_counts():
     assert table.regret["pace", 0] == pytest.approx(0.25) and table.by["pace", 0] == "time_s"
 
 
-@pytest.mark.parametrize(
-    ("own", "oracle", "by", "bound", "expected"),
-    [
-        (False, True, "time_to_target_s", "low", 1.0),
-        (True, False, "time_to_target_s", "high", 1.0),
-        (False, False, "time_s", "", 0.5),
-    ],
-)
+@pytest.mark.parametrize(("own", "oracle", "by", "bound", "expected"), [
+    (False, True, "time_to_target_s", "low", 1.0),
+    (True, False, "time_to_target_s", "high", 1.0),
+    (False, False, "time_s", "", 0.5),
+])  # fmt: skip
 def test_a_missed_target_makes_a_bound(own, oracle, by, bound, expected):
     table = found(
         runs("oracle", time_s=100.0, time_to_target_s=40.0, reached=oracle),

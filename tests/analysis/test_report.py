@@ -258,22 +258,8 @@ def test_of_a_dumbbell_the_network_the_trunk_and_the_proof_are_shown(tmp_path, c
     [row] = [
         line for line in text.splitlines() if line.startswith(" top-k 10 %") and "0.95" in line
     ]
-    cells = [
-        "top-k",
-        "10",
-        "%",
-        "1",
-        "0.95",
-        "10",
-        "50",
-        "12.5",
-        "7",
-        "0.97",
-        "3",
-        "80",
-        "1.1",
-        "1.1",
-    ]
+    cells = ["top-k", "10", "%", "1", "0.95", "10", "50", "12.5", "7", "0.97", "3", "80", "1.1",
+             "1.1"]  # fmt: skip
     assert row.split() == cells
 
 

@@ -226,16 +226,13 @@ def test_settings_that_would_never_end_are_left_out(folder: Path, text: str) -> 
     assert found["allreduce-0"].startswith("config.yaml is damaged") and (found == "").sum() == 3
 
 
-@pytest.mark.parametrize(
-    "changed, said",
-    [
-        ({"target": {"metric": "accuracy", "value": "abc"}}, "target.value must be a number"),
-        ({"seed": "x"}, "seed must be a whole number, got 'x'"),
-        ({"workers": True}, "workers must be a whole number, got True"),
-        ({"emulation": {"dilation": []}}, "emulation.dilation must be a number, got []"),
-        ({"steps": {"a": 1}}, "steps must be a whole number"),
-    ],
-)
+@pytest.mark.parametrize("changed, said", [
+    ({"target": {"metric": "accuracy", "value": "abc"}}, "target.value must be a number"),
+    ({"seed": "x"}, "seed must be a whole number, got 'x'"),
+    ({"workers": True}, "workers must be a whole number, got True"),
+    ({"emulation": {"dilation": []}}, "emulation.dilation must be a number, got []"),
+    ({"steps": {"a": 1}}, "steps must be a whole number"),
+])  # fmt: skip
 def test_a_value_of_another_type_is_named(folder: Path, changed: dict, said: str) -> None:
     run = folder / "topk_0.1-0"
     (run / "config.yaml").write_text(json.dumps(by_hand.config("topk_0.1", **changed)))
@@ -258,15 +255,12 @@ def test_a_section_of_any_form_is_read(folder: Path, section: str, value: object
     report(folder, agreement_alone=True)
 
 
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        ("step,rank\n0,0\n", "it has no column compress_s"),
-        ("step,rank,time_s\nx,0,1\n", "invalid literal"),
-        ("step\n" + "9" * 40 + "\n", ""),
-        ('step,"\n', "EOF inside string"),
-    ],
-)
+@pytest.mark.parametrize("text, said", [
+    ("step,rank\n0,0\n", "it has no column compress_s"),
+    ("step,rank,time_s\nx,0,1\n", "invalid literal"),
+    ("step\n" + "9" * 40 + "\n", ""),
+    ('step,"\n', "EOF inside string"),
+])  # fmt: skip
 def test_a_table_of_another_form_is_left_out(folder: Path, text: str, said: str) -> None:
     run = folder / "topk_0.1-0"
     (run / "steps.csv").write_text(text)

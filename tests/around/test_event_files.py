@@ -62,13 +62,9 @@ def test_scalars_become_steps_at_their_times(tmp_path: Path, writer: SummaryWrit
 
 def test_scalars_that_cannot_be_counted_are_told() -> None:
     nan = float("nan")
-    crafted = [
-        Scalar("loss", -1, 1.0, BEGAN_S),
-        Scalar("loss", 1, 1.0, nan),
-        Scalar("samples", 2, nan, BEGAN_S),
-        Scalar("named", 3, 1.0, BEGAN_S),
-        Scalar("loss", 4, nan, BEGAN_S),
-    ]
+    crafted = [Scalar("loss", -1, 1.0, BEGAN_S), Scalar("loss", 1, 1.0, nan),
+               Scalar("samples", 2, nan, BEGAN_S), Scalar("named", 3, 1.0, BEGAN_S),
+               Scalar("loss", 4, nan, BEGAN_S)]  # fmt: skip
     pattern = r"loss (?P<loss>\S+)|samples (?P<samples>\S+)|(?P<named>named)"
     [only], told = taken(crafted, command(pattern))
     assert only.step == 4 and isnan(only.loss)  # a training that diverges says so
@@ -148,14 +144,11 @@ def test_more_than_a_program_writes_is_not_read(
         files.scalars()
 
 
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        (("tensorboard=",), "tensorboard must be a folder"),
-        (("tensorboard=pyproject.toml",), "tensorboard must be a folder, which may be made yet"),
-        (("tensorboard=runs", r"metrics=(?P<step>\d+)"), "metrics must have no group step with"),
-    ],
-)
+@pytest.mark.parametrize(("said", "why"), [
+    (("tensorboard=",), "tensorboard must be a folder"),
+    (("tensorboard=pyproject.toml",), "tensorboard must be a folder, which may be made yet"),
+    (("tensorboard=runs", r"metrics=(?P<step>\d+)"), "metrics must have no group step with"),
+])  # fmt: skip
 def test_what_event_files_cannot_be_asked_for_is_told(said: tuple[str, ...], why: str) -> None:
     with pytest.raises(BadSetting, match=why):
         composed([*said, "--", "true"])

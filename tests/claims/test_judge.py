@@ -50,14 +50,11 @@ def test_only_a_claim_that_does_not_hold_has_a_reason():
     assert (claim.verdict, claim.reason) == (FAILS, "slower")
 
 
-@pytest.mark.parametrize(
-    ("decide", "reason"),
-    [
-        (lambda runs: runs.of("other"), "no runs of other"),
-        (lambda runs: runs.of("sweep", workers=8.0), "no runs of sweep, workers 8.0"),
-        (lambda runs: runs.of("sweep").mean("final", "pace"), "no runs of pace in sweep"),
-    ],
-)
+@pytest.mark.parametrize(("decide", "reason"), [
+    (lambda runs: runs.of("other"), "no runs of other"),
+    (lambda runs: runs.of("sweep", workers=8.0), "no runs of sweep, workers 8.0"),
+    (lambda runs: runs.of("sweep").mean("final", "pace"), "no runs of pace in sweep"),
+])  # fmt: skip
 def test_missing_runs_make_a_claim_not_testable(decide, reason):
     (claim,) = paper(decide).judge(table(*sweep()), "packets", "laptop")
     assert (claim.verdict, claim.reason) == (NOT_DECIDABLE, reason)
@@ -181,14 +178,11 @@ def test_an_unknown_paper_is_refused():
         claims.judge(pd.DataFrame(), "dc3")
 
 
-@pytest.mark.parametrize(
-    ("column", "methods", "undecided"),
-    [
-        ("throughput", ("topk_0.1", "allreduce"), True),
-        ("speedup", ("topk_0.1",), True),
-        ("throughput", ("topk_0.1", "topk_0.001"), False),
-    ],
-)
+@pytest.mark.parametrize(("column", "methods", "undecided"), [
+    ("throughput", ("topk_0.1", "allreduce"), True),
+    ("speedup", ("topk_0.1",), True),
+    ("throughput", ("topk_0.1", "topk_0.001"), False),
+])  # fmt: skip
 def test_a_stand_in_of_other_buckets_decides_nothing_against_dense(column, methods, undecided):
     """Whatever it hides of dense's communication, the model it stands for hides more, or less."""
     forms = [Form("small", 1, 0.5, 0.0), Form("large", 5, 0.1, 0.8)]

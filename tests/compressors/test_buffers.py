@@ -122,12 +122,10 @@ def test_the_parameters_of_a_bucket_are_views_of_the_sum():
 
 
 PLACES = torch.tensor([1, 2], dtype=torch.int32)
-UNLIKE = {
-    "of one element": torch.zeros(1),
-    "of another shape": torch.zeros(64, 64),
-    "of another type": torch.zeros(4096, dtype=torch.float64),
-    "elsewhere": torch.zeros(4096, device="meta"),
-}
+UNLIKE = {"of one element": torch.zeros(1),
+          "of another shape": torch.zeros(64, 64),
+          "of another type": torch.zeros(4096, dtype=torch.float64),
+          "elsewhere": torch.zeros(4096, device="meta")}  # fmt: skip
 
 
 @pytest.mark.parametrize("how", UNLIKE)

@@ -17,13 +17,9 @@ from compressors.chunks import (
 from compressors.dct import transform
 from tests.compressors.reductions import bits, gradient
 
-SHAPES = {
-    "one": [(64, 64)],
-    "by bounds": [(200, 128), (7,), (64, 4160)],
-    "kernels": [(128, 3, 3, 3), (130, 192), (1,), (4097,), (50, 64, 2)],
-    "none": [(0,), (0, 5), (5, 0), (3,)],
-    "scalar": [(), (2, 2)],
-}
+SHAPES = {"one": [(64, 64)], "by bounds": [(200, 128), (7,), (64, 4160)],
+          "kernels": [(128, 3, 3, 3), (130, 192), (1,), (4097,), (50, 64, 2)],
+          "none": [(0,), (0, 5), (5, 0), (3,)], "scalar": [(), (2, 2)]}  # fmt: skip
 KS = (1, 2, 64, 410, 4096)
 
 

@@ -44,14 +44,11 @@ def test_buckets_of_one_size_are_not_cut() -> None:
     assert shards([7], 4) == [1]
 
 
-@pytest.mark.parametrize(
-    ("every", "at"),
-    [
-        (4, {0: 0.5, 49: 0.5, 50: 0.6, 149: 0.7, 249: 0.9, 250: 1.0, 10_000: 1.0}),
-        (8, {0: 0.5, 50: 0.6}),
-        (9, {0: 0.2, 99: 0.2, 100: 0.3, 799: 0.9, 800: 1.0, 10_000: 1.0}),
-    ],
-)
+@pytest.mark.parametrize(("every", "at"), [
+    (4, {0: 0.5, 49: 0.5, 50: 0.6, 149: 0.7, 249: 0.9, 250: 1.0, 10_000: 1.0}),
+    (8, {0: 0.5, 50: 0.6}),
+    (9, {0: 0.2, 99: 0.2, 100: 0.3, 799: 0.9, 800: 1.0, 10_000: 1.0}),
+])  # fmt: skip
 def test_the_coefficient_is_that_of_the_authors_code(every: int, at: dict[int, float]) -> None:
     assert {step: COVAP().coefficient(step, every) for step in at} == pytest.approx(at)
     assert COVAP(init=0.3, ascend_range=0.2, ascend_steps=7).coefficient(15, 9) == pytest.approx(
@@ -214,14 +211,11 @@ def test_without_feedback_the_mean_is_of_what_is_not_unsent(size: int) -> None:
                 assert one.contributed_bytes == 4 * int(mean.count_nonzero())
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: COVAP(init=1.1), r"init must be in \[0, 1\] or null, got 1.1"),
-        (lambda: COVAP(ascend_range=-0.1), "ascend_range must be >= 0, got -0.1"),
-        (lambda: COVAP(ascend_steps=0), "ascend_steps must be >= 1 or null, got 0"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: COVAP(init=1.1), r"init must be in \[0, 1\] or null, got 1.1"),
+    (lambda: COVAP(ascend_range=-0.1), "ascend_range must be >= 0, got -0.1"),
+    (lambda: COVAP(ascend_steps=0), "ascend_steps must be >= 1 or null, got 0"),
+])  # fmt: skip
 def test_what_is_out_of_range_is_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

@@ -120,12 +120,10 @@ def test_a_compressor_sends_its_capacity_and_keeps_the_rest(path: str) -> None:
     assert before.abs().topk(sent).values.min() == values[:sent].abs().min()
 
 
-GRIDS = {
-    "equal": lambda n: torch.arange(64, n + 64, 64).clamp_(max=n),
-    "odd": lambda n: torch.arange(100, n + 100, 100).clamp_(max=n),
-    "one": lambda n: torch.tensor([n]),
-    "unequal": lambda n: torch.tensor([*range(3, n, max(1, n // 5)), n]),
-}
+GRIDS = {"equal": lambda n: torch.arange(64, n + 64, 64).clamp_(max=n),
+         "odd": lambda n: torch.arange(100, n + 100, 100).clamp_(max=n),
+         "one": lambda n: torch.tensor([n]),
+         "unequal": lambda n: torch.tensor([*range(3, n, max(1, n // 5)), n])}  # fmt: skip
 WIDTHS = (2, 3, 5, 8)
 
 

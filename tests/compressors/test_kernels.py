@@ -197,20 +197,17 @@ def test_without_numba_the_path_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
     assert path.startswith("numpy: ModuleNotFoundError")
 
 
-@pytest.mark.parametrize(
-    ("name", "broken", "wrong"),
-    [
-        ("signs", "add", lambda total, packed, scale: None),
-        ("signs", "vote", lambda payloads, scale, result: result.fill(scale)),
-        ("quantise", "encode", lambda *rest: None),
-        ("quantise", "average", lambda *rest: None),
-        ("casts", "encode", lambda *rest: 0),
-        ("scatter", "add", lambda *rest: True),
-        ("lowrank", "product", lambda *rest: None),
-        ("lowrank", "subtract", lambda *rest: None),
-        ("scatter", "mark", lambda n, count, key, bitmap: bitmap.fill(0)),
-    ],
-)
+@pytest.mark.parametrize(("name", "broken", "wrong"), [
+    ("signs", "add", lambda total, packed, scale: None),
+    ("signs", "vote", lambda payloads, scale, result: result.fill(scale)),
+    ("quantise", "encode", lambda *rest: None),
+    ("quantise", "average", lambda *rest: None),
+    ("casts", "encode", lambda *rest: 0),
+    ("scatter", "add", lambda *rest: True),
+    ("lowrank", "product", lambda *rest: None),
+    ("lowrank", "subtract", lambda *rest: None),
+    ("scatter", "mark", lambda n, count, key, bitmap: bitmap.fill(0)),
+])  # fmt: skip
 def test_every_kernel_has_the_results_of_numpy_and_a_broken_one_has_not(
     compiled: kernels.Compiled,
     monkeypatch: pytest.MonkeyPatch,

@@ -34,13 +34,9 @@ for name in names():
 @pytest.fixture(scope="module")
 def fresh_bytes() -> dict[str, int]:
     """Bytes by compressor of conf/compressor; in a process of its own, whose pages are counted."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE],
-        cwd=ROOT,
-        env={**os.environ, **ALLOCATOR},
-        capture_output=True,
-        text=True,
-    )
+    done = subprocess.run([sys.executable, "-c", MEASURE], cwd=ROOT,
+                          env={**os.environ, **ALLOCATOR}, capture_output=True,
+                          text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return {name: int(count) for name, count in map(str.split, done.stdout.splitlines())}
 

@@ -15,13 +15,8 @@ from harness.engine.exchange.feedback import NoFeedback, Residual
 from tests.compressors.reductions import KINDS, Outcome, Replica, gradient
 from tests.compressors.threads import ThreadWorkers, together
 
-SHAPES = {
-    "conv.weight": (8, 3, 3, 3),
-    "conv.bias": (8,),
-    "norm.weight": (8,),
-    "head.weight": (10, 40),
-    "relative_position": (20, 5),
-}
+SHAPES = {"conv.weight": (8, 3, 3, 3), "conv.bias": (8,), "norm.weight": (8,),
+          "head.weight": (10, 40), "relative_position": (20, 5)}  # fmt: skip
 PRUNED = ("conv.weight", "head.weight")
 BUCKETS = (("head.weight", "norm.weight"), ("relative_position", "conv.bias", "conv.weight"))
 WEIGHTS = {name: gradient(prod(shape), 50).view(shape) for name, shape in SHAPES.items()}
@@ -185,16 +180,13 @@ def test_the_kth_largest_of_many(share: float) -> None:
     assert kth_largest(x, k) == int(expected.view(np.int32))
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"tr_q": -0.1}, r"tr_q must be in \[0, 1\], got -0.1"),
-        ({"tr_q": 1.1}, r"tr_q must be in \[0, 1\], got 1.1"),
-        ({"tr_d": -1.0}, "tr_d must be auto or >= 0, got -1.0"),
-        ({"tr_d": "high"}, "tr_d must be auto or >= 0, got 'high'"),
-        ({"index_dtype": "int16"}, "index_dtype must be int32 or int64, got 'int16'"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"tr_q": -0.1}, r"tr_q must be in \[0, 1\], got -0.1"),
+    ({"tr_q": 1.1}, r"tr_q must be in \[0, 1\], got 1.1"),
+    ({"tr_d": -1.0}, "tr_d must be auto or >= 0, got -1.0"),
+    ({"tr_d": "high"}, "tr_d must be auto or >= 0, got 'high'"),
+    ({"index_dtype": "int16"}, "index_dtype must be int32 or int64, got 'int16'"),
+])  # fmt: skip
 def test_what_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         NetSenseML(**fields)

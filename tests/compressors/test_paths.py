@@ -12,25 +12,11 @@ from harness.engine.exchange.feedback import NoFeedback, Residual
 from tests.compressors.reductions import Outcome, Replica, bits, build, gradient
 from tests.compressors.threads import ThreadWorkers, together
 
-VARIANTS = [
-    *(f"qsgd bits={bits} block={block}" for bits, block in ((8, 512), (5, 100), (2, 1))),
-    "qsgd norm=l2",
-    "terngrad",
-    "terngrad layerwise=false clip=.inf",
-    "onebit",
-    "ef_signsgd",
-    "ef_signsgd layerwise=true",
-    "signsgd",
-    "fp16",
-    "bf16",
-    "randomk",
-    "randomk shared=false",
-    "sparseloco",
-    "sparseloco aggregate=contributors bits=null",
-    "demo",
-    "int8",
-    "int4 server_feedback=true",
-]
+VARIANTS = [*(f"qsgd bits={bits} block={block}" for bits, block in ((8, 512), (5, 100), (2, 1))),
+            "qsgd norm=l2", "terngrad", "terngrad layerwise=false clip=.inf", "onebit",
+            "ef_signsgd", "ef_signsgd layerwise=true", "signsgd", "fp16", "bf16", "randomk",
+            "randomk shared=false", "sparseloco", "sparseloco aggregate=contributors bits=null",
+            "demo", "int8", "int4 server_feedback=true"]  # fmt: skip
 SPARSE = ("randomk", "sparseloco", "demo")
 STEPS = 3
 

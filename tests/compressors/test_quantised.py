@@ -61,11 +61,8 @@ def compare(make: Callable[[], Any], sent: Callable[[Tensor, int], tuple], n: in
 @pytest.mark.parametrize("norm", ["max", "l2"])
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
 def test_qsgd_is_the_papers(bits: int, norm: str, n: int) -> None:
-    compare(
-        lambda: QSGD(bits, 64, norm, seed=7),
-        lambda grad, rank: qsgd(grad, bits, 64, norm, rank),
-        n,
-    )
+    compare(lambda: QSGD(bits, 64, norm, seed=7),
+            lambda grad, rank: qsgd(grad, bits, 64, norm, rank), n)  # fmt: skip
 
 
 @pytest.mark.parametrize("n", [1, 7, 5000])
@@ -90,16 +87,13 @@ def draws(make: Callable[[], Any], grad: Tensor) -> np.ndarray:
     return torch.stack(together(1, work)[0]).double().numpy()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: QSGD(2, 128),
-        lambda: QSGD(4, 128, "l2"),
-        lambda: QSGD(8),
-        lambda: TernGrad(float("inf")),
-        lambda: TernGrad(float("inf"), layerwise=False),
-    ],
-)
+@pytest.mark.parametrize("make", [
+    lambda: QSGD(2, 128),
+    lambda: QSGD(4, 128, "l2"),
+    lambda: QSGD(8),
+    lambda: TernGrad(float("inf")),
+    lambda: TernGrad(float("inf"), layerwise=False),
+])  # fmt: skip
 def test_the_expectation_is_the_gradient(make: Callable[[], Any]) -> None:
     """Seen along several directions, each a sum of many elements."""
     grad = gradient(2000, 1)
@@ -135,17 +129,14 @@ def test_workers_draw_apart(make: Callable[[], Any]) -> None:
     assert not torch.equal(one.reduced.unsent, two.reduced.unsent)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: QSGD(1), r"bits must be in \[2, 8\], got 1"),
-        (lambda: QSGD(9), r"bits must be in \[2, 8\], got 9"),
-        (lambda: QSGD(block=0), "block must be >= 1, got 0"),
-        (lambda: QSGD(norm="l1"), "norm must be max or l2, got 'l1'"),
-        (lambda: TernGrad(0.5), r"clip must be >= 1 \(.inf for none\), got 0.5"),
-        (lambda: TernGrad(float("nan")), r"clip must be >= 1 \(.inf for none\), got nan"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: QSGD(1), r"bits must be in \[2, 8\], got 1"),
+    (lambda: QSGD(9), r"bits must be in \[2, 8\], got 9"),
+    (lambda: QSGD(block=0), "block must be >= 1, got 0"),
+    (lambda: QSGD(norm="l1"), "norm must be max or l2, got 'l1'"),
+    (lambda: TernGrad(0.5), r"clip must be >= 1 \(.inf for none\), got 0.5"),
+    (lambda: TernGrad(float("nan")), r"clip must be >= 1 \(.inf for none\), got nan"),
+])  # fmt: skip
 def test_what_is_out_of_range_is_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

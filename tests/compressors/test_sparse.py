@@ -96,16 +96,13 @@ def test_an_unknown_index_type_is_refused(kind: type) -> None:
         kind(index_dtype="int16")
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "allowed"),
-    [
-        ("share", 0, r"in \(0, 1\]"),
-        ("share", 1.5, r"in \(0, 1\]"),
-        ("rounds", -1, ">= 0"),
-        ("low", 1.0, r"in \(0, 1\)"),
-        ("high", 1.0, "> 1"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value", "allowed"), [
+    ("share", 0, r"in \(0, 1\]"),
+    ("share", 1.5, r"in \(0, 1\]"),
+    ("rounds", -1, ">= 0"),
+    ("low", 1.0, r"in \(0, 1\)"),
+    ("high", 1.0, "> 1"),
+])  # fmt: skip
 def test_sampled_topk_names_what_it_refuses(key: str, value: float, allowed: str) -> None:
     with pytest.raises(ValueError, match=f"{key} must be {allowed}, got {value}"):
         SampledTopK(**{key: value})
@@ -121,16 +118,13 @@ def sent(grad: Tensor, reduced: Reduced) -> Tensor:
 
 @pytest.mark.parametrize("density", [0.001, 0.01, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("n", [7, 20_000])
-@pytest.mark.parametrize(
-    ("make", "bytes_of"),
-    [
-        (TopK, lambda k, entries: 8 * k),
-        (lambda: TopK(index_dtype="int64"), lambda k, entries: 12 * k),
-        (SampledTopK, lambda k, entries: 8 * entries),
-        (RandomK, lambda k, entries: 4 * k),
-        (lambda: RandomK(shared=False), lambda k, entries: 8 * k),
-    ],
-)
+@pytest.mark.parametrize(("make", "bytes_of"), [
+    (TopK, lambda k, entries: 8 * k),
+    (lambda: TopK(index_dtype="int64"), lambda k, entries: 12 * k),
+    (SampledTopK, lambda k, entries: 8 * entries),
+    (RandomK, lambda k, entries: 4 * k),
+    (lambda: RandomK(shared=False), lambda k, entries: 8 * k),
+])  # fmt: skip
 def test_entries_are_sent_whole_and_bytes_are_those_promised(
     make: Callable[[], Any], bytes_of: Callable[[int, int], int], n: int, density: float
 ) -> None:

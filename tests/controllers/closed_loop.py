@@ -66,21 +66,11 @@ def seconds_per_progress(
         took = exchange(profile, now, received, slowness)
         now += compute_s + took.exposed_s
         done += density**ELASTICITY
-        observed = seen(
-            step,
-            time_s=now,
-            density=density,
-            comm_s=took.comm_s,
-            exposed_s=took.exposed_s,
-            compress_s=COMPRESS_S,
-            compute_s=compute_s,
-            backward_s=BACKWARD_S,
-            overlap_window_s=(1 - BUCKETS[0][0]) * BACKWARD_S,
-            sent_bytes=received,
-            received_bytes=received,
-            dense_bytes=DENSE_BYTES,
-            workers=WORKERS,
-        )
+        observed = seen(step, time_s=now, density=density, comm_s=took.comm_s,
+                        exposed_s=took.exposed_s, compress_s=COMPRESS_S, compute_s=compute_s,
+                        backward_s=BACKWARD_S, overlap_window_s=(1 - BUCKETS[0][0]) * BACKWARD_S,
+                        sent_bytes=received, received_bytes=received, dense_bytes=DENSE_BYTES,
+                        workers=WORKERS)  # fmt: skip
         density = controller.density(observed)
         step += 1
     return now / done

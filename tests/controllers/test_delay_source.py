@@ -79,22 +79,19 @@ def test_a_run_is_a_recording(recording: Path) -> None:
     assert Recorded(str(recording), "comm_s").delays_s == [0.1, 0.2, 0.3]
 
 
-@pytest.mark.parametrize(
-    ("text", "fields", "message"),
-    [
-        ("comm_s\n1\nfast\n", {}, r"csv:3: comm_s must be a number >= 0, got 'fast'"),
-        ("comm_s\n-1\n", {}, r"csv:2: comm_s must be a number >= 0, got '-1'"),
-        ("comm_s\nnan\n", {}, r"csv:2: comm_s must be a number >= 0, got 'nan'"),
-        ("comm_s\n1,2\n", {}, r"csv:2: must have 1 values, as its header, got '1,2'"),
-        ("comm_s\n1\n\n2\n", {}, r"csv:3: must have 1 values, as its header, got ''"),
-        ("#\ntime_s\n1\n", {}, r"csv:2: must have a column comm_s, got \['time_s'\]"),
-        ("comm_s\n1\n", {"rank": 0}, r"csv:1: must have a column rank, got \['comm_s'\]"),
-        ("comm_s,rank\n1,1\n", {"rank": 0}, r"csv: must have at least one row of rank 0, got"),
-        ("comm_s\n", {}, r"csv: must have at least one row, got none"),
-        ("", {}, r"csv: must have at least one row, got none"),
-        ("comm_s\n\udcff\n", {}, r"csv:2: comm_s must be a number >= 0"),
-    ],
-)
+@pytest.mark.parametrize(("text", "fields", "message"), [
+    ("comm_s\n1\nfast\n", {}, r"csv:3: comm_s must be a number >= 0, got 'fast'"),
+    ("comm_s\n-1\n", {}, r"csv:2: comm_s must be a number >= 0, got '-1'"),
+    ("comm_s\nnan\n", {}, r"csv:2: comm_s must be a number >= 0, got 'nan'"),
+    ("comm_s\n1,2\n", {}, r"csv:2: must have 1 values, as its header, got '1,2'"),
+    ("comm_s\n1\n\n2\n", {}, r"csv:3: must have 1 values, as its header, got ''"),
+    ("#\ntime_s\n1\n", {}, r"csv:2: must have a column comm_s, got \['time_s'\]"),
+    ("comm_s\n1\n", {"rank": 0}, r"csv:1: must have a column rank, got \['comm_s'\]"),
+    ("comm_s,rank\n1,1\n", {"rank": 0}, r"csv: must have at least one row of rank 0, got"),
+    ("comm_s\n", {}, r"csv: must have at least one row, got none"),
+    ("", {}, r"csv: must have at least one row, got none"),
+    ("comm_s\n\udcff\n", {}, r"csv:2: comm_s must be a number >= 0"),
+])  # fmt: skip
 def test_a_bad_recording_is_refused_with_its_line(
     recording: Path, text: str, fields: dict[str, Any], message: str
 ) -> None:

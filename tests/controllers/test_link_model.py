@@ -34,20 +34,11 @@ def history(kind: str, steps: int = 120) -> list[Observation]:
         noise = 1.0 if kind == "linear" else source.lognormvariate(0, 0.3)
         comm_s = 0.005 + noise * received / (1e6 if step % 40 < 20 else 4e6)
         overlap_window_s = source.uniform(0.05, 0.07)
-        made.append(
-            seen(
-                step,
-                density=density,
-                received_bytes=int(received),
-                comm_s=comm_s,
-                exposed_s=max(0.1 * comm_s, comm_s - overlap_window_s),
-                overlap_window_s=overlap_window_s,
-                compress_s=source.uniform(0, 0.004),
-                compute_s=source.uniform(0.09, 0.11),
-                grad_norm=source.uniform(1, 3),
-                dense_bytes=1_000_000,
-            )
-        )
+        made.append(seen(step, density=density, received_bytes=int(received), comm_s=comm_s,
+                         exposed_s=max(0.1 * comm_s, comm_s - overlap_window_s),
+                         overlap_window_s=overlap_window_s, compress_s=source.uniform(0, 0.004),
+                         compute_s=source.uniform(0.09, 0.11), grad_norm=source.uniform(1, 3),
+                         dense_bytes=1_000_000))  # fmt: skip
     return made
 
 
@@ -87,15 +78,8 @@ def learned(past: list[Observation]) -> dict[str, float]:
     per = min(max(steepest, 0.5 * bytes_ / densities), bytes_ / densities)
     fixed = (bytes_ - per * densities) / len(sparse)
     dense = [one.received_bytes for one in past if one.density == 1]
-    return {
-        "a": a,
-        "r": min(rates[-1], median(rates[-3:])),
-        "h": h,
-        "w": w,
-        "per": per,
-        "fixed": fixed,
-        "dense": dense[-1] if dense else fixed + per,
-    }
+    return {"a": a, "r": min(rates[-1], median(rates[-3:])), "h": h, "w": w, "per": per,
+            "fixed": fixed, "dense": dense[-1] if dense else fixed + per}  # fmt: skip
 
 
 def transfer_s(known: dict[str, float], density: float) -> float:

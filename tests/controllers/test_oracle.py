@@ -85,17 +85,14 @@ def test_with_an_elasticity_it_takes_the_density_of_most_progress_per_second() -
     assert found == pytest.approx(0.2 / 0.8 * 0.109 / 1.5, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("field", "message"),
-    [
-        ({"profile": None}, "profile must be a network profile, got None"),
-        ({"workers": 0}, "workers must be a whole number >= 1, got 0"),
-        ({"margin": 0}, r"margin must be in \(0, 1\], got 0"),
-        ({"eps": 0}, "eps must be a number > 0, got 0"),
-        ({"start": 0}, r"start must be .* in \(0, 1\], got \[0\]"),
-        ({"spacing": 1.0}, "spacing must be a number > 1, got 1.0"),
-    ],
-)
+@pytest.mark.parametrize(("field", "message"), [
+    ({"profile": None}, "profile must be a network profile, got None"),
+    ({"workers": 0}, "workers must be a whole number >= 1, got 0"),
+    ({"margin": 0}, r"margin must be in \(0, 1\], got 0"),
+    ({"eps": 0}, "eps must be a number > 0, got 0"),
+    ({"start": 0}, r"start must be .* in \(0, 1\], got \[0\]"),
+    ({"spacing": 1.0}, "spacing must be a number > 1, got 1.0"),
+])  # fmt: skip
 def test_what_is_refused(field: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Oracle(**{"profile": Known(), "workers": 4, **field})

@@ -140,15 +140,12 @@ def test_characters_are_those_that_all_faces_have():
     assert {"A", "я", "Ω", "7", "&"} <= set(found) and not {"Á", " ", "漢"} & set(found)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Glyphs(classes=1), r"classes must be in \[2, 1000\], got 1"),
-        (lambda: Glyphs(length=199), r"length must be a number in \[200, 1e\+07\], got 199"),
-        (lambda: Glyphs(noise=2.0), r"noise must be in \[0, 1\], got 2.0"),
-        (lambda: Glyphs(classes=999, length=999).train(), r"classes must be in \[2, 3\d\d\], "),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Glyphs(classes=1), r"classes must be in \[2, 1000\], got 1"),
+    (lambda: Glyphs(length=199), r"length must be a number in \[200, 1e\+07\], got 199"),
+    (lambda: Glyphs(noise=2.0), r"noise must be in \[0, 1\], got 2.0"),
+    (lambda: Glyphs(classes=999, length=999).train(), r"classes must be in \[2, 3\d\d\], "),
+])  # fmt: skip
 def test_refuses_with_value_and_range(make, message, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ValueError, match=message):

@@ -78,15 +78,12 @@ def test_loaded_batches_do_not_depend_on_the_number_of_processes():
     assert len(fractions.unique()) == fractions.numel()  # no draw is repeated in the next epoch
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Batches(numbered(10), 4, 0, 3, 0), r"batch_size must be in \[1, 3\] .* got 4"),
-        (lambda: Batches(numbered(10), 0, 0, 1, 0), r"batch_size must be in \[1, 10\] .* got 0"),
-        (lambda: Batches(numbered(10), 1, 2, 2, 0), r"rank must be in \[0, 2\), got 2"),
-        (lambda: shard(numbered(10), -1, 2), r"rank must be in \[0, 2\), got -1"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Batches(numbered(10), 4, 0, 3, 0), r"batch_size must be in \[1, 3\] .* got 4"),
+    (lambda: Batches(numbered(10), 0, 0, 1, 0), r"batch_size must be in \[1, 10\] .* got 0"),
+    (lambda: Batches(numbered(10), 1, 2, 2, 0), r"rank must be in \[0, 2\), got 2"),
+    (lambda: shard(numbered(10), -1, 2), r"rank must be in \[0, 2\), got -1"),
+])  # fmt: skip
 def test_refuses_with_value_and_range(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -70,15 +70,12 @@ def test_long_sentences_are_left_out_of_training_and_whole_in_tests(data) -> Non
         assert torch.equal(ours, theirs) and torch.equal(labels, others) and ours.shape[2] > 40
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b"only one", r"train.tsv:41: must be two sentences .* got 1 with \[2\] words"),
-        (b"a\tb\tc", r"train.tsv:41: must be two sentences .* got 3 with"),
-        (b"a b\t ", r"train.tsv:41: must be two .* got 2 with \[2, 0\] words"),
-        (b"\xff\ta", "train.tsv:41: must be UTF-8 text"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), [
+    (b"only one", r"train.tsv:41: must be two sentences .* got 1 with \[2\] words"),
+    (b"a\tb\tc", r"train.tsv:41: must be two sentences .* got 3 with"),
+    (b"a b\t ", r"train.tsv:41: must be two .* got 2 with \[2, 0\] words"),
+    (b"\xff\ta", "train.tsv:41: must be UTF-8 text"),
+])  # fmt: skip
 def test_errors_of_the_format_name_file_and_line(line, message, tmp_path) -> None:
     write_pairs(tmp_path)
     with (tmp_path / "iwslt14_de_en" / "train.tsv").open("ab") as text:
@@ -156,14 +153,11 @@ def test_the_sentences_that_come_with_us_are_split_without_repetition() -> None:
         assert owner in notice
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"words": 1}, r"words must be in \[2, 1000\], got 1"),
-        ({"vocabulary": 299}, r"vocabulary must be in \[300, 65536\], got 299"),
-        ({"tokenize": "moses"}, "tokenize must be 13a, none, intl or char, got 'moses'"),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "message"), [
+    ({"words": 1}, r"words must be in \[2, 1000\], got 1"),
+    ({"vocabulary": 299}, r"vocabulary must be in \[300, 65536\], got 299"),
+    ({"tokenize": "moses"}, "tokenize must be 13a, none, intl or char, got 'moses'"),
+])  # fmt: skip
 def test_refuses_with_value_and_range(overrides, message) -> None:
     with pytest.raises(ValueError, match=message):
         Pairs("catalogues", **overrides)

@@ -69,16 +69,13 @@ def test_ptb_is_read_in_the_true_format(tmp_path):
         assert len(words) == len(set(expected[: len(samples) * 4]))
 
 
-@pytest.mark.parametrize(
-    ("file", "line", "message"),
-    [
-        ("train", b"", "ptb.train.txt:201: must be a sentence .* and is empty"),
-        ("train", b"a <eos>", "ptb.train.txt:201: must be .* without <eos>, and has <eos> already"),
-        ("train", b" \xff ", "ptb.train.txt:201: must be UTF-8 text"),
-        ("train", b" new ", "ptb.train.txt:201: 'new' is different word number 61, .* must be 60"),
-        ("test", b" N new ", "ptb.test.txt:51: 'new' must be a word of ptb.train.txt, and is not"),
-    ],
-)
+@pytest.mark.parametrize(("file", "line", "message"), [
+    ("train", b"", "ptb.train.txt:201: must be a sentence .* and is empty"),
+    ("train", b"a <eos>", "ptb.train.txt:201: must be .* without <eos>, and has <eos> already"),
+    ("train", b" \xff ", "ptb.train.txt:201: must be UTF-8 text"),
+    ("train", b" new ", "ptb.train.txt:201: 'new' is different word number 61, .* must be 60"),
+    ("test", b" N new ", "ptb.test.txt:51: 'new' must be a word of ptb.train.txt, and is not"),
+])  # fmt: skip
 def test_errors_of_the_format_name_file_and_line(file, line, message, tmp_path):
     write_ptb(tmp_path)
     with (tmp_path / "ptb" / f"ptb.{file}.txt").open("ab") as text:
@@ -103,14 +100,11 @@ def test_no_paragraph_of_the_reference_is_in_both_splits():
     assert len(PydocText().train()) > 1_500 and len(PydocText().test()) > 100
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: PTB(window=0), r"window must be in \[1, 10000\] words, got 0"),
-        (lambda: PTB(vocabulary=1), "vocabulary must be >= 2, got 1"),
-        (lambda: PydocText(vocabulary=9999), r"vocabulary must be in \[2, 2500\], got 9999"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: PTB(window=0), r"window must be in \[1, 10000\] words, got 0"),
+    (lambda: PTB(vocabulary=1), "vocabulary must be >= 2, got 1"),
+    (lambda: PydocText(vocabulary=9999), r"vocabulary must be in \[2, 2500\], got 9999"),
+])  # fmt: skip
 def test_refuses_with_value_and_range(make, message):
     with pytest.raises(ValueError, match=message):
         make()

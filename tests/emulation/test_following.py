@@ -41,17 +41,14 @@ def test_what_changes_too_fast_is_refused_with_what_would_do(profile, how, said)
         check(profile, 4, how)
 
 
-@pytest.mark.parametrize(
-    ("profile", "how"),
-    [
-        (Static(100.0), shaped(10.0)),
-        (square(1.0), shaped()),
-        (square(0.05), shaped(0.00625)),
-        (square(0.004), shaped(0.02, dilation=100.0, packet_bytes=1500)),
-        (Steps(steps=((0, 10.0), (3, 100.0), (5, 20.0))), shaped()),
-        (Fluctuating(low_mbit=50, high_mbit=500, min_s=0.5, max_s=1), shaped()),
-    ],
-)
+@pytest.mark.parametrize(("profile", "how"), [
+    (Static(100.0), shaped(10.0)),
+    (square(1.0), shaped()),
+    (square(0.05), shaped(0.00625)),
+    (square(0.004), shaped(0.02, dilation=100.0, packet_bytes=1500)),
+    (Steps(steps=((0, 10.0), (3, 100.0), (5, 20.0))), shaped()),
+    (Fluctuating(low_mbit=50, high_mbit=500, min_s=0.5, max_s=1), shaped()),
+])  # fmt: skip
 def test_what_a_player_can_follow_is_not_refused(profile, how):
     check(profile, 4, how)
 

@@ -74,23 +74,14 @@ def counted(ip: IPRoute, index: int) -> dict[str, Any]:
     return dict(stats.get_attr("TCA_STATS_BASIC")) | dict(stats.get_attr("TCA_STATS_QUEUE"))
 
 
-@pytest.mark.parametrize(
-    ("link", "message"),
-    [
-        (
-            Link(1.0, delay_ms=300_000.0),
-            r"delay_ms must be in \[0, 270000.0\] real ms .*, got 3000",
-        ),
-        (Link(1.0, delay_ms=-1.0), r"delay_ms must be in .*, got -1.0"),
-        (Link(1.0, delay_ms=2.0, jitter_ms=3.0), r"jitter_ms must be in \[0, 2.0\] .*, got 3.0"),
-        (
-            Link(1.0, delay_ms=9e3, jitter_ms=3e3),
-            r"jitter_ms must be in \[0, 2000.0\] .*, got 3000",
-        ),
-        (Link(1.0, loss=1.0), r"loss must be in \[0, 1\), got 1.0"),
-        (Link(1.0, delay_ms=1.0, reorder=float("nan")), r"reorder must be in .*, got nan"),
-    ],
-)
+@pytest.mark.parametrize(("link", "message"), [
+    (Link(1.0, delay_ms=300_000.0), r"delay_ms must be in \[0, 270000.0\] real ms .*, got 3000"),
+    (Link(1.0, delay_ms=-1.0), r"delay_ms must be in .*, got -1.0"),
+    (Link(1.0, delay_ms=2.0, jitter_ms=3.0), r"jitter_ms must be in \[0, 2.0\] .*, got 3.0"),
+    (Link(1.0, delay_ms=9e3, jitter_ms=3e3), r"jitter_ms must be in \[0, 2000.0\] .*, got 3000"),
+    (Link(1.0, loss=1.0), r"loss must be in \[0, 1\), got 1.0"),
+    (Link(1.0, delay_ms=1.0, reorder=float("nan")), r"reorder must be in .*, got nan"),
+])  # fmt: skip
 def test_what_netem_cannot_hold_is_refused_with_value_and_range(link: Link, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         impairments.intended(link)
@@ -135,13 +126,9 @@ def test_only_segmentation_offload_is_turned_off() -> None:
 @virtual
 def test_every_option_is_read_back_as_set_and_replaced_by_the_next() -> None:
     with IPRoute() as ip:
-        asked = [
-            Link(RATE_MBIT, 0.001),
-            Link(RATE_MBIT, 12.345, 2.5, 1e-6, 0.25),
-            Link(RATE_MBIT, loss=0.999),
-            Link(RATE_MBIT, 269_999.0, 2_000.0),
-            Link(RATE_MBIT),
-        ]
+        asked = [Link(RATE_MBIT, 0.001), Link(RATE_MBIT, 12.345, 2.5, 1e-6, 0.25),
+                 Link(RATE_MBIT, loss=0.999), Link(RATE_MBIT, 269_999.0, 2_000.0),
+                 Link(RATE_MBIT)]  # fmt: skip
         impairments.impair(ip, 1, "up0", Link(RATE_MBIT, 100.0, 50.0, 0.5, 0.5))
         for link in asked:
             assert impairments.change(ip, 1, "up0", link)

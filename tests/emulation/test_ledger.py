@@ -41,12 +41,8 @@ def kill(pid: int) -> None:
 
 def clean(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "harness.doctor", "--clean", *options]
-    return subprocess.run(
-        [*command, "--ledger", str(path.parent), "--results", str(path.parent)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    return subprocess.run([*command, "--ledger", str(path.parent), "--results", str(path.parent)],
+                          capture_output=True, text=True, timeout=30)  # fmt: skip
 
 
 @inside

@@ -44,17 +44,12 @@ WORDS = st.sampled_from([["cubic"], []])
 NO_ROWS = TEXT | st.integers() | st.booleans() | st.just([]) | st.lists(st.integers(), min_size=1)
 CROOKED = st.sampled_from([[[1, 2], [3]], [[1, -1], [1, 1]], [["a", 1], [1, 1]], [[1]], [[True]]])
 SITES = st.sampled_from([[0, 0, 1], [0, 0, 1, 3], [0, 0, 1, -1], [0, 0, 0, "a"], [0, 0, 0, 0.5], 3])
-COMMON: dict[str, Values] = {
-    "queue_ms": outside(0.01, 60_000),
-    "queue_bytes": outside(3000, 1 << 30) | FRACTION,
-    "congestion_control": WORD | WORDS,
-    "offload": WORD | WORDS,
-    "receive_buffer_bytes": BUFFER,
-    "send_buffer_bytes": BUFFER,
-    "update_s": PERIOD,
-    "sample_s": outside(0.001, 10) | NONE,
-    "probe_s": PERIOD,
-}
+COMMON: dict[str, Values] = {"queue_ms": outside(0.01, 60_000),
+                             "queue_bytes": outside(3000, 1 << 30) | FRACTION,
+                             "congestion_control": WORD | WORDS, "offload": WORD | WORDS,
+                             "receive_buffer_bytes": BUFFER, "send_buffer_bytes": BUFFER,
+                             "update_s": PERIOD, "sample_s": outside(0.001, 10) | NONE,
+                             "probe_s": PERIOD}  # fmt: skip
 OWN: dict[str, dict[str, Values]] = {
     "netns": {"site_delays_ms": NO_ROWS | CROOKED},
     "dumbbell": {"left": outside(1, 3) | FRACTION, "access": NO_NUMBER | st.integers()},

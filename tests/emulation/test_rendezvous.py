@@ -101,19 +101,12 @@ def test_machines_that_count_differently_are_told() -> None:
     thread.join(20)
 
 
-STRANGERS = {
-    "http": b"GET / HTTP/1.0\r\n\r\n",
-    "list": b"[1]\n",
-    "no text": b"\xff\xfe\n",
-    "nothing": b"",
-    "empty": b"{}\n",
-    "machine 9": b'{"machine": 9}\n',
-    "machine 1": b'{"machine": 1, "machines": 2, "nonce": "", "proof": "\\u00e9"}\n',
-    "types": b'{"machine": {}, "machines": [], "nonce": 1, "proof": 2}\n',
-    "deep": b"[" * 4000 + b"\n",
-    "endless": b"x" * (1 << 20),
-    "end": b'{"ended": "failed", "text": "evil"}\n',
-}
+STRANGERS = {"http": b"GET / HTTP/1.0\r\n\r\n", "list": b"[1]\n", "no text": b"\xff\xfe\n",
+             "nothing": b"", "empty": b"{}\n", "machine 9": b'{"machine": 9}\n',
+             "machine 1": b'{"machine": 1, "machines": 2, "nonce": "", "proof": "\\u00e9"}\n',
+             "types": b'{"machine": {}, "machines": [], "nonce": 1, "proof": 2}\n',
+             "deep": b"[" * 4000 + b"\n", "endless": b"x" * (1 << 20),
+             "end": b'{"ended": "failed", "text": "evil"}\n'}  # fmt: skip
 
 
 def connected() -> tuple[socket.socket, socket.socket]:

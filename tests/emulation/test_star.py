@@ -156,16 +156,13 @@ def test_a_short_message_takes_what_its_bytes_need_on_a_slow_link() -> None:
             assert took_s > least_s - links.BURST_US / 1e6, (took_s, least_s)
 
 
-@pytest.mark.parametrize(
-    ("offload", "rate_mbit", "dilation", "expected"),
-    [
-        ("auto", 800, 1.0, None),
-        ("auto", 100, 1.0, 12_500),
-        ("auto", 100, 0.5, 25_000),
-        ("auto", 5, 1.0, veth.MTU_BYTES),
-        ("keep", 5, 1.0, None),
-    ],
-)
+@pytest.mark.parametrize(("offload", "rate_mbit", "dilation", "expected"), [
+    ("auto", 800, 1.0, None),
+    ("auto", 100, 1.0, 12_500),
+    ("auto", 100, 0.5, 25_000),
+    ("auto", 5, 1.0, veth.MTU_BYTES),
+    ("keep", 5, 1.0, None),
+])  # fmt: skip
 def test_packets_are_a_millisecond_of_their_link_at_most(
     offload: str, rate_mbit: float, dilation: float, expected: int | None
 ) -> None:

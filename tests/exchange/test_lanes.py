@@ -251,14 +251,11 @@ def order_on_the_wire(lanes: Lanes) -> list[float]:
     return workers.order
 
 
-@pytest.mark.parametrize(
-    ("lanes", "expected"),
-    [
-        (Lanes(waits=True), [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5]),
-        (Lanes(on_device=False), [0, 1, 0.5, 2, 1.5, 3, 2.5, 3.5]),
-        (Lanes(), [0, 1, 2, 3, 0.5, 1.5, 2.5, 3.5]),
-    ],
-)
+@pytest.mark.parametrize(("lanes", "expected"), [
+    (Lanes(waits=True), [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5]),
+    (Lanes(on_device=False), [0, 1, 0.5, 2, 1.5, 3, 2.5, 3.5]),
+    (Lanes(), [0, 1, 2, 3, 0.5, 1.5, 2.5, 3.5]),
+])  # fmt: skip
 def test_the_order_on_the_wire_is_that_of_the_program_whoever_is_late(lanes, expected):
     assert run_ranks(2, order_on_the_wire, lanes) == [expected, expected]
 

@@ -48,17 +48,9 @@ def _gather(lengths, padded):
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize(
-    "lengths",
-    [
-        (5,),
-        (3, 3),
-        (0, 7),
-        (1, 0, 4),
-        (0, 0, 0),
-        (CHUNK_BYTES, 3, CHUNK_BYTES // 2 + 1, 1),
-    ],
-)
+@pytest.mark.parametrize("lengths", [
+    (5,), (3, 3), (0, 7), (1, 0, 4), (0, 0, 0), (CHUNK_BYTES, 3, CHUNK_BYTES // 2 + 1, 1),
+])  # fmt: skip
 def test_all_gather_returns_every_workers_tensors_whatever_their_lengths(lengths, padded):
     size = len(lengths)
     item_bytes = 12

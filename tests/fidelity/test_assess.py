@@ -132,12 +132,8 @@ def test_compute_times_that_are_told_by_ratios():
 def test_every_selector_of_a_testbed_finds_a_cell(cells):
     for each in predictors().values():
         bed = each.own_bench()
-        told = [
-            *bed.inputs,
-            *bed.follows,
-            *bed.repeats,
-            *(omitted.cells for omitted in bed.omissions),
-        ]
+        told = [*bed.inputs, *bed.follows, *bed.repeats,
+                *(omitted.cells for omitted in bed.omissions)]  # fmt: skip
         for selector in told:
             assert any(selector.takes(cell) for cell in cells), selector
 
@@ -164,14 +160,11 @@ def test_further_cells_have_the_same_constants(cells, found):
         assert row.further and row.predicted == known.predicted and row.standing == "counts"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model": "AlexNet"}, "AlexNet"),
-        ({"method": "Magic"}, "Magic"),
-        ({"network": "slow"}, "slow"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"model": "AlexNet"}, "AlexNet"),
+    ({"method": "Magic"}, "Magic"),
+    ({"network": "slow"}, "slow"),
+])  # fmt: skip
 def test_a_further_cell_that_cannot_be_predicted_says_why(found, changes, message):
     for paper in ("covap", "acpsgd", "netsenseml"):
         metrics = ("speedup_vs_1gpu", "iteration_time_mean", "training_throughput")

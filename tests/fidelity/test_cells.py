@@ -42,17 +42,14 @@ def test_what_is_no_number_was_not_told(write, text):
     assert cell.value is None
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ([HEADER.replace("metric,", ""), ROW], "line 1: column metric is missing"),
-        ([], "line 1: column paper"),
-        ([HEADER, ROW, ROW + ",more"], "line 3: must have 11 columns, got 12"),
-        ([HEADER, ROW.replace("40.5", "40,5")], "line 2: must have 11 columns, got 12"),
-        ([HEADER, ROW.replace("40.5", "40.5.1")], "line 2, column value: .*got '40.5.1'"),
-        ([HEADER, ROW.replace("covap,", "cowap,", 1)], "line 2, column paper: .*got 'cowap'"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "message"), [
+    ([HEADER.replace("metric,", ""), ROW], "line 1: column metric is missing"),
+    ([], "line 1: column paper"),
+    ([HEADER, ROW, ROW + ",more"], "line 3: must have 11 columns, got 12"),
+    ([HEADER, ROW.replace("40.5", "40,5")], "line 2: must have 11 columns, got 12"),
+    ([HEADER, ROW.replace("40.5", "40.5.1")], "line 2, column value: .*got '40.5.1'"),
+    ([HEADER, ROW.replace("covap,", "cowap,", 1)], "line 2, column paper: .*got 'cowap'"),
+])  # fmt: skip
 def test_a_bad_csv_is_told_by_line_and_column(write, lines, message):
     with pytest.raises(BadMeasurement, match=message):
         read(write(*lines), ["covap"])

@@ -29,15 +29,12 @@ def test_covaps_models_have_its_parameters(model, published):
     assert parameters(model) == published
 
 
-@pytest.mark.parametrize(
-    ("model", "million", "rank", "ratio"),
-    [
-        ("ResNet-50", 25.6, 4, 67),
-        ("ResNet-152", 60.2, 4, 53),
-        ("BERT-Base", 110.1, 32, 16.7),
-        ("BERT-Large", 336.2, 32, 21),
-    ],
-)
+@pytest.mark.parametrize(("model", "million", "rank", "ratio"), [
+    ("ResNet-50", 25.6, 4, 67),
+    ("ResNet-152", 60.2, 4, 53),
+    ("BERT-Base", 110.1, 32, 16.7),
+    ("BERT-Large", 336.2, 32, 21),
+])  # fmt: skip
 def test_acp_sgds_table_1(model, million, rank, ratio):
     known = tensors(model)
     assert parameters(model) / 1e6 == pytest.approx(million, abs=0.05)

@@ -42,14 +42,11 @@ def cell(model, metric, efficiency=TRUE_EFFICIENCY):
     return Measurement("p", "t", model, "", "", "", "", metric, value, "s", "", f"{value}")
 
 
-BED = beds.Bench(
-    "p",
-    "",
-    constants={"efficiency": 0.5},
-    computes={("bertbase", ""): compute("BERT-Base"), ("bertlarge", ""): compute("BERT-Large")},
-    sources={"efficiency": "t, BERT-Base, what it sent"},
-    inputs=(Selector({"metric": "sent"}),),
-)
+BED = beds.Bench("p", "", constants={"efficiency": 0.5},
+                 computes={("bertbase", ""): compute("BERT-Base"),
+                           ("bertlarge", ""): compute("BERT-Large")},
+                 sources={"efficiency": "t, BERT-Base, what it sent"},
+                 inputs=(Selector({"metric": "sent"}),))  # fmt: skip
 CELLS = [cell("BERT-Base", "sent", 0.5), cell("BERT-Large", "sent")]
 CELLS += [cell(model, "step") for model in MODELS]
 

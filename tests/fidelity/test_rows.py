@@ -33,19 +33,16 @@ def line(**changes):
     return ",".join("" if told[name] is None else str(told[name]) for name in ROW_COLUMNS)
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"workers": 1}, "column workers"),
-        ({"workers": "many"}, "column workers"),
-        ({"value": "nan"}, "column value"),
-        ({"value": None}, "column value"),
-        ({"bytes": "1e99"}, "column bytes"),
-        ({"rtt_ms": -1}, "column rtt_ms"),
-        ({"rate_mbit": "inf"}, "column rate_mbit"),
-        ({"method": "a,b"}, "must have 15 columns"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "named"), [
+    ({"workers": 1}, "column workers"),
+    ({"workers": "many"}, "column workers"),
+    ({"value": "nan"}, "column value"),
+    ({"value": None}, "column value"),
+    ({"bytes": "1e99"}, "column bytes"),
+    ({"rtt_ms": -1}, "column rtt_ms"),
+    ({"rate_mbit": "inf"}, "column rate_mbit"),
+    ({"method": "a,b"}, "must have 15 columns"),
+])  # fmt: skip
 def test_a_bad_row_is_named(changes, named, tmp_path):
     with pytest.raises(BadMeasurement, match=f"line 2.*{named}"):
         read(written(tmp_path, line(**changes)))
@@ -157,12 +154,10 @@ def test_ddp_sends_every_gradient_and_its_buffers_first():
 def test_a_fit_finds_what_made_its_inputs():
     made = {"efficiency": 0.8, "window_bytes": 2e6, "segment_s": 0.003}
     truth = BENCH.with_constants(made)
-    rows = [
-        ROW._replace(operation="send", workers="2", rtt_ms=0.0, network="a"),
-        ROW._replace(operation="send", workers="2", rtt_ms=200.0, network="b"),
-        ROW._replace(network="c"),
-        ROW._replace(network="d", workers="8"),
-    ]
+    rows = [ROW._replace(operation="send", workers="2", rtt_ms=0.0, network="a"),
+            ROW._replace(operation="send", workers="2", rtt_ms=200.0, network="b"),
+            ROW._replace(network="c"),
+            ROW._replace(network="d", workers="8")]  # fmt: skip
     rows = [row._replace(value=RowPredictor(truth).predict(row)) for row in rows]
     names = tuple(Selector({"network": each}) for each in "abc")
     bench = replace(BENCH, inputs=names, fit=tuple(made))

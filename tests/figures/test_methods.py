@@ -103,15 +103,12 @@ def test_breakdown_stacks_the_parts():
     assert_not_empty(figure)
 
 
-@pytest.mark.parametrize(
-    "draw, column",
-    [
-        (methods.quality_over_time_bars, "speedup"),
-        (methods.throughput_bars, "normalised_throughput"),
-        (methods.quality_time, "final"),
-        (methods.breakdown_bars, "iteration_s"),
-    ],
-)
+@pytest.mark.parametrize("draw, column", [
+    (methods.quality_over_time_bars, "speedup"),
+    (methods.throughput_bars, "normalised_throughput"),
+    (methods.quality_time, "final"),
+    (methods.breakdown_bars, "iteration_s"),
+])  # fmt: skip
 def test_without_numbers_there_is_no_figure(draw, column):
     with pytest.raises(theme.NothingToDraw, match=column):
         draw(comparison().assign(**{column: np.nan}))

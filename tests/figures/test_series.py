@@ -10,12 +10,8 @@ from harness.reporting.figures.link_load import FlowSpan
 
 METHODS = ["allreduce", "topk_0.1", "dc2_da2"]
 RATE = pd.DataFrame({"time_s": [0.0, 20.0], "planned_mbit": [10.0, 5.0]})
-DRAWN = {
-    series.density_time: "density",
-    series.throughput_time: "throughput",
-    series.goodput_time: "goodput_mbit",
-    series.running_goodput: "goodput_mbit",
-}
+DRAWN = {series.density_time: "density", series.throughput_time: "throughput",
+         series.goodput_time: "goodput_mbit", series.running_goodput: "goodput_mbit"}  # fmt: skip
 BENEATH = (series.density_time, series.throughput_time)
 
 

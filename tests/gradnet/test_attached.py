@@ -152,18 +152,10 @@ def in_both(folder: Path) -> tuple[list[float], list[float], Observation, Observ
     gradients = InALoop(Distributed(whole, exchange, 25), exchange)
     gradients.replica.settle(lambda model, some: model(some).sum().backward(), torch.zeros(2, 20))
     clock.start()
-    loop = Loop(
-        rank=dist.get_rank(),
-        first=0,
-        steps=range(STEPS),
-        table=Table(folder / str(dist.get_rank()), "steps.csv"),
-        gradients=gradients,
-        exchange=exchange,
-        pace=MeasuredPace(),
-        clock=clock,
-        begin=clock.now,
-        rest=lambda done, seen: None,
-    )
+    loop = Loop(rank=dist.get_rank(), first=0, steps=range(STEPS),
+                table=Table(folder / str(dist.get_rank()), "steps.csv"), gradients=gradients,
+                exchange=exchange, pace=MeasuredPace(), clock=clock, begin=clock.now,
+                rest=lambda done, seen: None)  # fmt: skip
     loop.run()
     exchange.close()
     assert handle.seen is not None
@@ -239,20 +231,13 @@ def refusals() -> list[str]:
             gradnet.attach(model or distributed(), *given, **choices)
         return str(refused.value)
 
-    return [
-        told(model=a_model(), method="topk"),
-        told("steps=3"),
-        told("network=netns"),
-        told(method="topk", compressor="tpok"),
-        told("controller.density=2", method="topk"),
-        told(method="acp_sgd"),
-        told(method="topk", overlap="per_tensor"),
-        told(compressor="randomk", controller="dc2_da2"),
-        told(controller="oracle", compressor="topk"),
-        told(method="qsgd", error_feedback=3),
-        *(told(method=method) for method in NOT_OF_EVERY_STEP),
-        told(method="dct_hybrid"),
-    ]
+    return [told(model=a_model(), method="topk"), told("steps=3"), told("network=netns"),
+            told(method="topk", compressor="tpok"), told("controller.density=2", method="topk"),
+            told(method="acp_sgd"), told(method="topk", overlap="per_tensor"),
+            told(compressor="randomk", controller="dc2_da2"),
+            told(controller="oracle", compressor="topk"), told(method="qsgd", error_feedback=3),
+            *(told(method=method) for method in NOT_OF_EVERY_STEP),
+            told(method="dct_hybrid")]  # fmt: skip
 
 
 def test_what_cannot_be_is_refused_in_one_line():

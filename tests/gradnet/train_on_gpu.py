@@ -10,13 +10,8 @@ from torch.nn.parallel import DistributedDataParallel
 import gradnet
 from tests.gradnet.test_attached import a_model, batches, trained
 
-METHODS: dict[str, tuple[str, ...]] = {
-    "topk": ("controller.density=0.1",),
-    "powersgd": (),
-    "qsgd": (),
-    "ef_signsgd": (),
-    "dc2_da2": (),
-}
+METHODS: dict[str, tuple[str, ...]] = {"topk": ("controller.density=0.1",), "powersgd": (),
+                                       "qsgd": (), "ef_signsgd": (), "dc2_da2": ()}  # fmt: skip
 
 
 def run(*overrides: str, method: str | None) -> Tensor:

@@ -13,28 +13,23 @@ from harness.engine.local_steps.gossip import partner
 from harness.engine.local_steps.rounds import Rounds
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"h": 10, "fragments": 4}, "h must be a multiple of fragments=4.*got 10; nearest: 8"),
-        ({"h": 3, "fragments": 4}, "got 3; nearest: 4"),
-        ({"h": 8, "fragments": 4, "lag": 2}, "lag must be below h / fragments = 2.*nearest: 1"),
-        ({"blend": 1.5}, r"blend must be a number in \[0, 1\], got 1.5"),
-        ({"blend": float("nan")}, "blend must be"),
-        ({"outer_lr": 0}, "outer_lr must be a number > 0, got 0"),
-        ({"outer_momentum": 1.0}, r"outer_momentum must be a number in \[0, 1\)"),
-        ({"outer": "none"}, "outer_momentum must be 0 where outer is none, got 0.9"),
-        ({"outer": "adam"}, "outer must be nesterov or momentum or none, got 'adam'"),
-        ({"pattern": "odd"}, "pattern must be strided or sequential"),
-        ({"h": 0}, "h must be a whole number >= 1, got 0"),
-        ({"peers": "pair"}, "peers=pair needs outer=momentum"),
-        (
-            {"peers": "pair", "outer": "momentum", "lag": 1},
-            "lag must be 0 where peers meet in pairs, got 1",
-        ),
-        ({"lag": -1}, "lag must be a whole number >= 0"),
-    ],
-)
+@pytest.mark.parametrize(("given", "said"), [
+    ({"h": 10, "fragments": 4}, "h must be a multiple of fragments=4.*got 10; nearest: 8"),
+    ({"h": 3, "fragments": 4}, "got 3; nearest: 4"),
+    ({"h": 8, "fragments": 4, "lag": 2}, "lag must be below h / fragments = 2.*nearest: 1"),
+    ({"blend": 1.5}, r"blend must be a number in \[0, 1\], got 1.5"),
+    ({"blend": float("nan")}, "blend must be"),
+    ({"outer_lr": 0}, "outer_lr must be a number > 0, got 0"),
+    ({"outer_momentum": 1.0}, r"outer_momentum must be a number in \[0, 1\)"),
+    ({"outer": "none"}, "outer_momentum must be 0 where outer is none, got 0.9"),
+    ({"outer": "adam"}, "outer must be nesterov or momentum or none, got 'adam'"),
+    ({"pattern": "odd"}, "pattern must be strided or sequential"),
+    ({"h": 0}, "h must be a whole number >= 1, got 0"),
+    ({"peers": "pair"}, "peers=pair needs outer=momentum"),
+    ({"peers": "pair", "outer": "momentum", "lag": 1},
+     "lag must be 0 where peers meet in pairs, got 1"),
+    ({"lag": -1}, "lag must be a whole number >= 0"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused_with_the_nearest_that_can(given, said):
     with pytest.raises(ValueError, match=said):
         LocalSteps(**given)

@@ -66,22 +66,19 @@ def test_one_layer_has_most_of_the_vgg():
     assert SmallVGG().build((3, 48, 40), 7)(torch.zeros(2, 3, 48, 40)).shape == (2, 7)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: GPT(width=0), "width must be >= 1, got 0"),
-        (lambda: GPT(width=30, heads=4), "width must be a multiple of heads = 4, got 30"),
-        (lambda: GPT(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
-        (lambda: GPT(spread=0.0), "spread must be > 0, got 0.0"),
-        (lambda: GPT().build((1, 8, 8), 10), "gpt takes texts"),
-        (lambda: BERT(vocabulary=0), "vocabulary must be >= 1, got 0"),
-        (lambda: BERT().build((12,), 10), r"bert takes passages \(1, words\)"),
-        (lambda: SmallVGG(channels=[12]), r"channels must be multiples of 8, got \[12\]"),
-        (lambda: SmallVGG(channels=[]), r"channels must be multiples of 8, got \[\]"),
-        (lambda: SmallVGG(hidden=0), "hidden must be >= 1, got 0"),
-        (lambda: SmallVGG().build((1, 4, 4), 10), "vgg_small needs images of 8 px or more"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: GPT(width=0), "width must be >= 1, got 0"),
+    (lambda: GPT(width=30, heads=4), "width must be a multiple of heads = 4, got 30"),
+    (lambda: GPT(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
+    (lambda: GPT(spread=0.0), "spread must be > 0, got 0.0"),
+    (lambda: GPT().build((1, 8, 8), 10), "gpt takes texts"),
+    (lambda: BERT(vocabulary=0), "vocabulary must be >= 1, got 0"),
+    (lambda: BERT().build((12,), 10), r"bert takes passages \(1, words\)"),
+    (lambda: SmallVGG(channels=[12]), r"channels must be multiples of 8, got \[12\]"),
+    (lambda: SmallVGG(channels=[]), r"channels must be multiples of 8, got \[\]"),
+    (lambda: SmallVGG(hidden=0), "hidden must be >= 1, got 0"),
+    (lambda: SmallVGG().build((1, 4, 4), 10), "vgg_small needs images of 8 px or more"),
+])  # fmt: skip
 def test_refuses_with_value_and_range(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -147,27 +147,24 @@ def test_times_are_proportional_to_the_batch():
     assert (times.forward_s, times.backward_s, times.batch_size) == (0.025, 0.05, 40)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ResNetCifar(depth=21), "depth must be 6 n .* 2 .* got 21"),
-        (lambda: ResNet("resnet", 19), "depth must be one of 18, 34, 50, 101, 152, got 19"),
-        (lambda: ResNet("resnet", 18, "mnist"), "stem must be one of imagenet, cifar, got 'mnist'"),
-        (lambda: VGG(stem="mnist"), "stem must be one of imagenet, cifar, got 'mnist'"),
-        (lambda: VGG(depth=18), "depth must be one of 16, 19, got 18"),
-        (lambda: VGG(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
-        (lambda: VGG(spare_classes=-1), "spare_classes must be >= 0, got -1"),
-        (lambda: LSTM(layers=0), "layers must be >= 1, got 0"),
-        (lambda: LSTM(spread=0.0), "spread must be > 0, got 0.0"),
-        (lambda: LSTM(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
-        (lambda: VGG().build(DIGITS, 10), "needs 32 px"),
-        (lambda: ConvNet(width=12), "width must be a multiple of 8, got 12"),
-        (lambda: ConvNet().build((1, 4, 4), 10), "needs images of 8 px or more"),
-        (lambda: Times(0.0, 1.0, 16, "", ""), "times.forward_s must be .* > 0, got 0.0"),
-        (lambda: Times(1.0, float("nan"), 16, "", ""), "times.backward_s must be .* got nan"),
-        (lambda: Times(1.0, 1.0, 0, "", ""), "times.batch_size must be .* got 0"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: ResNetCifar(depth=21), "depth must be 6 n .* 2 .* got 21"),
+    (lambda: ResNet("resnet", 19), "depth must be one of 18, 34, 50, 101, 152, got 19"),
+    (lambda: ResNet("resnet", 18, "mnist"), "stem must be one of imagenet, cifar, got 'mnist'"),
+    (lambda: VGG(stem="mnist"), "stem must be one of imagenet, cifar, got 'mnist'"),
+    (lambda: VGG(depth=18), "depth must be one of 16, 19, got 18"),
+    (lambda: VGG(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
+    (lambda: VGG(spare_classes=-1), "spare_classes must be >= 0, got -1"),
+    (lambda: LSTM(layers=0), "layers must be >= 1, got 0"),
+    (lambda: LSTM(spread=0.0), "spread must be > 0, got 0.0"),
+    (lambda: LSTM(dropout=1.0), r"dropout must be in \[0, 1\), got 1.0"),
+    (lambda: VGG().build(DIGITS, 10), "needs 32 px"),
+    (lambda: ConvNet(width=12), "width must be a multiple of 8, got 12"),
+    (lambda: ConvNet().build((1, 4, 4), 10), "needs images of 8 px or more"),
+    (lambda: Times(0.0, 1.0, 16, "", ""), "times.forward_s must be .* > 0, got 0.0"),
+    (lambda: Times(1.0, float("nan"), 16, "", ""), "times.backward_s must be .* got nan"),
+    (lambda: Times(1.0, 1.0, 0, "", ""), "times.batch_size must be .* got 0"),
+])  # fmt: skip
 def test_refuses_with_value_and_range(make, message):
     with pytest.raises(ValueError, match=message):
         make()

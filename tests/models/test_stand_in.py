@@ -123,15 +123,12 @@ def test_images_of_any_shape_are_taken_by_as_many_weights(shape):
     assert list(shares) == [name for name, _ in network.named_parameters()]
 
 
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("model.parameters=0", r"parameters must be a number in \[1, 1e\+11\], got 0"),
-        ("model.batch_size=0", "batch_size must be >= 1, got 0"),
-        ("model.original.batch_size=0", "batch_size must be >= 1, got 0"),
-        ("model.original.model.depth=9", "depth must be one of"),
-    ],
-)
+@pytest.mark.parametrize(("override", "said"), [
+    ("model.parameters=0", r"parameters must be a number in \[1, 1e\+11\], got 0"),
+    ("model.batch_size=0", "batch_size must be >= 1, got 0"),
+    ("model.original.batch_size=0", "batch_size must be >= 1, got 0"),
+    ("model.original.model.depth=9", "depth must be one of"),
+])  # fmt: skip
 def test_what_a_stand_in_cannot_be(override, said):
     with pytest.raises(ValueError, match=said):
         settings("model=mlp_as_resnet50", override).build("model")

@@ -114,14 +114,11 @@ def test_a_cut_is_at_work_once_a_layer_in_training_and_in_evaluation(training: b
     assert calls == [(3, WORDS, 24)] * 12
 
 
-@pytest.mark.parametrize(
-    ("stages", "where"),
-    [
-        (2, ["encoder.4"]),
-        (3, ["encoder.4", "decoder.4"]),
-        (5, ["encoder.4", "decoder.4", "encoder.2", "decoder.2"]),
-    ],
-)
+@pytest.mark.parametrize(("stages", "where"), [
+    (2, ["encoder.4"]),
+    (3, ["encoder.4", "decoder.4"]),
+    (5, ["encoder.4", "decoder.4", "encoder.2", "decoder.2"]),
+])  # fmt: skip
 def test_cuts_are_where_the_paper_has_them(stages: int, where: list[str]) -> None:
     model = network()
     names = {layer: name for name, layer in model.named_modules()}

@@ -124,18 +124,12 @@ class NoForward(nn.Linear):
     forward = nn.Module.forward
 
 
-@pytest.mark.parametrize(
-    ("network", "said"),
-    [
-        (
-            Scores(lambda scores: {"logits": scores}),
-            "scores must be a tensor of floats, got a dict",
-        ),
-        (Scores(lambda scores: None), "scores must be a tensor of floats, got None"),
-        (Scores(lambda scores: scores.long()), "a tensor of floats, got int64 [2, 10] on meta"),
-        (Scores(lambda scores: {}["logits"]), "logits"),
-        (NoForward(64, 10), 'is missing the required "forward" function'),
-    ],
-)
+@pytest.mark.parametrize(("network", "said"), [
+    (Scores(lambda scores: {"logits": scores}), "scores must be a tensor of floats, got a dict"),
+    (Scores(lambda scores: None), "scores must be a tensor of floats, got None"),
+    (Scores(lambda scores: scores.long()), "a tensor of floats, got int64 [2, 10] on meta"),
+    (Scores(lambda scores: {}["logits"]), "logits"),
+    (NoForward(64, 10), 'is missing the required "forward" function'),
+])  # fmt: skip
 def test_a_model_that_makes_no_scores_is_told_before_a_run(network, said):
     assert said in misfit(Made(network.to("meta")), data_sets()["digits"])

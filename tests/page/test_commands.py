@@ -41,15 +41,12 @@ def test_a_command_starts_its_run_and_no_other(tmp_path, name):
     assert [run.identity() for run in composed(found.of_run[path])] == [runs[0].identity()]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "+experiment=quickstart",
-        "-m +experiment=dc2_imagenet_static scale=laptop method=allreduce,dc2_da2 seed=0,1,2",
-        "-m workers=2,4 network=simulated",
-        "steps=3",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "+experiment=quickstart",
+    "-m +experiment=dc2_imagenet_static scale=laptop method=allreduce,dc2_da2 seed=0,1,2",
+    "-m workers=2,4 network=simulated",
+    "steps=3",
+])  # fmt: skip
 def test_one_command_starts_all_runs_of_a_command(tmp_path, line):
     runs = scales.compose(line.split())
     paths = written(tmp_path, runs)
@@ -66,18 +63,15 @@ def test_runs_that_no_command_makes_without_others_have_one_each(tmp_path):
     assert commands.of_runs(some).sweep.endswith("method=allreduce,dc2_da2 seed=0,1")
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [
-        "rm -rf /",
-        "python -m harness steps=3; rm x",
-        "python -m harness $(rm x)\n",
-        "python -m harness 'steps=3",
-        "python -m harness model._target_=os.system",
-        "python -m harness --config-dir=elsewhere",
-        "python -m harness.around workers=2 -- rm x",
-    ],
-)
+@pytest.mark.parametrize("typed", [
+    "rm -rf /",
+    "python -m harness steps=3; rm x",
+    "python -m harness $(rm x)\n",
+    "python -m harness 'steps=3",
+    "python -m harness model._target_=os.system",
+    "python -m harness --config-dir=elsewhere",
+    "python -m harness.around workers=2 -- rm x",
+])  # fmt: skip
 def test_what_a_file_says_does_nothing_in_a_shell(tmp_path, typed):
     [run] = scales.compose(["steps=3"])
     [path] = written(tmp_path, [Settings(run.config | {"typed": typed})])

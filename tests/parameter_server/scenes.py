@@ -69,15 +69,9 @@ class Bench:
         table = Table(folder, "pushes.csv")
         table.header()
         mode = "sync" if is_sync else "async"
-        self.store = ParameterStore(
-            model=self.weights,
-            layout=Server(mode, threads=threads),
-            workers=workers,
-            steps=steps,
-            clock=self.clock,
-            table=table,
-            changed=threading.Condition(),
-        )
+        self.store = ParameterStore(model=self.weights, layout=Server(mode, threads=threads),
+                                    workers=workers, steps=steps, clock=self.clock, table=table,
+                                    changed=threading.Condition())  # fmt: skip
         self.evaluated: list[tuple[int, int, int]] = []  # rounds, version, applied in all
         self.server_loop = ServerLoop(
             self.store, Process(folder, "127.0.0.1", self.clock, timeout_s, port=0)

@@ -117,14 +117,11 @@ def test_a_layout_that_fits_no_model_ends_the_run_before_its_tensors_are_read(ca
     assert bench.counts() == [[0] * 8]
 
 
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        (Hello(0, 0, 7), "has a model of 7 parameters"),
-        (Hello(2, 0, 8), "ranks are in"),
-        (Pull(), "expected Hello, got Pull"),
-    ],
-)
+@pytest.mark.parametrize(("message", "reason"), [
+    (Hello(0, 0, 7), "has a model of 7 parameters"),
+    (Hello(2, 0, 8), "ranks are in"),
+    (Pull(), "expected Hello, got Pull"),
+])  # fmt: skip
 def test_a_wrong_first_message_ends_the_run(message, reason, tmp_path):
     bench = Bench(tmp_path, workers=1, steps=8)
     with pytest.raises(ProtocolError, match=reason), bench.running():

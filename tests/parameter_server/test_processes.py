@@ -35,14 +35,8 @@ class Scene:
             Table(folder, name).header()
         kernels.path()  # loaded here, not once in each process
         process = Process(folder, "127.0.0.1", self.clock, timeout_s, free_port())
-        self.crew = Crew(
-            run_dir=folder,
-            asked=asked,
-            workers=2,
-            look_elsewhere=lambda: None,
-            process=process,
-            entered=lambda node: nullcontext(),
-        )
+        self.crew = Crew(run_dir=folder, asked=asked, workers=2, look_elsewhere=lambda: None,
+                         process=process, entered=lambda node: nullcontext())  # fmt: skip
         self.crew.fork_all()
         self.reach(lambda: self.clock.ready)
         self.clock.start()

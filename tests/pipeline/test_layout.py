@@ -93,29 +93,23 @@ def test_no_other_cut_leaves_less_to_the_busiest_stage(build, stages) -> None:
     assert most(cuts) == min(map(most, combinations(weighty, stages - 1)))
 
 
-@pytest.mark.parametrize(
-    ("stages", "given", "said"),
-    [
-        (3, [2], r"cuts must be 2 for 3 stages, got \[2\]"),
-        (3, [4, 2], r"cuts must grow, from 1 to 7, got \[4, 2\]"),
-        (2, [8], r"cuts must grow, from 1 to 7"),
-        (2, [1], r"cuts leave nothing to train in stage 0, got \[1\]"),
-        (9, None, "stages must be at most 4, the layers with weights, got 9"),
-    ],
-)
+@pytest.mark.parametrize(("stages", "given", "said"), [
+    (3, [2], r"cuts must be 2 for 3 stages, got \[2\]"),
+    (3, [4, 2], r"cuts must grow, from 1 to 7, got \[4, 2\]"),
+    (2, [8], r"cuts must grow, from 1 to 7"),
+    (2, [1], r"cuts leave nothing to train in stage 0, got \[1\]"),
+    (9, None, "stages must be at most 4, the layers with weights, got 9"),
+])  # fmt: skip
 def test_a_cut_that_cannot_be_is_refused(stages, given, said) -> None:
     with pytest.raises(ValueError, match=said):
         cuts_of(MLP().build(IMAGE, 10), IMAGE, stages, given)
 
 
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: Split(1), "stages must be a whole number >= 2, got 1"),
-        (lambda: Split(2, ["x"]), "cuts must be numbers of layers, or null"),
-        (lambda: Pipeline(schedule="zb"), "schedule must be gpipe or 1f1b, got 'zb'"),
-    ],
-)
+@pytest.mark.parametrize(("make", "said"), [
+    (lambda: Split(1), "stages must be a whole number >= 2, got 1"),
+    (lambda: Split(2, ["x"]), "cuts must be numbers of layers, or null"),
+    (lambda: Pipeline(schedule="zb"), "schedule must be gpipe or 1f1b, got 'zb'"),
+])  # fmt: skip
 def test_a_value_out_of_range_is_refused(make, said) -> None:
     with pytest.raises(ValueError, match=said):
         make()

@@ -19,24 +19,8 @@ TRIED = given_settings(
 
 COLUMNS = ["time_s", "rate_mbit", "delay_ms", "jitter_ms", "loss", "reorder"]
 HEADER = ",".join(COLUMNS)
-NO_NUMBER = st.sampled_from(
-    [
-        "",
-        "fast",
-        "nan",
-        "inf",
-        "-inf",
-        "1_0",
-        "0x10",
-        "1,5",
-        "1e",
-        "--1",
-        "\u0661",
-        "1 2",
-        "None",
-        "#1",
-    ]
-)
+NO_NUMBER = st.sampled_from(["", "fast", "nan", "inf", "-inf", "1_0", "0x10", "1,5", "1e", "--1",
+                             "\u0661", "1 2", "None", "#1"])  # fmt: skip
 OUTSIDE = {
     "time_s": st.sampled_from(["-1", "1e10", "1e999"]),
     "rate_mbit": st.sampled_from(["0", "-5", "1000001", "1e999"]),

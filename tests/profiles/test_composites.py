@@ -55,23 +55,17 @@ def test_the_most_flows_of_any_part_compete() -> None:
     assert LossBursts(Scaled(two), 20, 2, 0.1).flows(0.0) == 2
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields", "said"),
-    [
-        (ByNode, {"default": FAST, "nodes": {"3": FAST, 3: SLOW}}, "nodes .* once, got 3 twice"),
-        (ByNode, {"default": FAST, "nodes": {3: 7}}, r"nodes\.3 must be a profile .* got 7"),
-        (Noisy, {"of": FAST, "deviation": 2, "hold_s": 1}, "deviation must be a number in"),
-        (Noisy, {"of": FAST, "deviation": 1, "hold_s": 0}, "hold_s must be"),
-        (Noisy, {"of": Static(1e5), "deviation": 1, "hold_s": 1}, "deviation must keep rates in"),
-        (Scaled, {"of": FAST, "factor": 2000}, "factor must keep rates in .* got 2000"),
-        (Scaled, {"of": Static(0.001), "factor": 0.1}, "factor must keep rates in"),
-        (
-            LossBursts,
-            {"of": Static(1, loss=1 - 1e-16), "mean_gap_s": 1, "mean_burst_s": 1, "loss": 0.9},
-            "loss must leave some packets",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kind", "fields", "said"), [
+    (ByNode, {"default": FAST, "nodes": {"3": FAST, 3: SLOW}}, "nodes .* once, got 3 twice"),
+    (ByNode, {"default": FAST, "nodes": {3: 7}}, r"nodes\.3 must be a profile .* got 7"),
+    (Noisy, {"of": FAST, "deviation": 2, "hold_s": 1}, "deviation must be a number in"),
+    (Noisy, {"of": FAST, "deviation": 1, "hold_s": 0}, "hold_s must be"),
+    (Noisy, {"of": Static(1e5), "deviation": 1, "hold_s": 1}, "deviation must keep rates in"),
+    (Scaled, {"of": FAST, "factor": 2000}, "factor must keep rates in .* got 2000"),
+    (Scaled, {"of": Static(0.001), "factor": 0.1}, "factor must keep rates in"),
+    (LossBursts, {"of": Static(1, loss=1 - 1e-16), "mean_gap_s": 1, "mean_burst_s": 1, "loss": 0.9},
+     "loss must leave some packets"),
+])  # fmt: skip
 def test_parts_that_do_not_go_together_are_refused(kind: Any, fields: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         kind(**fields)

@@ -43,38 +43,32 @@ def test_columns_are_mapped_scaled_and_picked(tmp_path):
     assert hash(profile) == hash(Columns(profile.path, end="hold", where={"run_num": 1}, **told))
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("1 2 3", ":1: must be seconds and Mbit/s"),
-        ("0 1\nnan 2", ":2: seconds must be a number, got 'nan'"),
-        ("0 1\n0 2", ":2: its time must be above 0"),
-        ("0 1\n1 1e9", ":2: rate_mbit must be"),
-        ("0 1\n1 1e999", "rate_mbit must be"),
-        ("", "at least one row"),
-    ],
-)
+@pytest.mark.parametrize(("text", "named"), [
+    ("1 2 3", ":1: must be seconds and Mbit/s"),
+    ("0 1\nnan 2", ":2: seconds must be a number, got 'nan'"),
+    ("0 1\n0 2", ":2: its time must be above 0"),
+    ("0 1\n1 1e9", ":2: rate_mbit must be"),
+    ("0 1\n1 1e999", "rate_mbit must be"),
+    ("", "at least one row"),
+])  # fmt: skip
 def test_a_bad_cooked_line_is_named(text, named, tmp_path):
     with pytest.raises(ValueError, match=named):
         Cooked(written(tmp_path, text))
 
 
-@pytest.mark.parametrize(
-    ("text", "told", "named"),
-    [
-        (TABLE, {"columns": {"time_s": "seq_num"}}, "columns must say which is rate_mbit"),
-        (TABLE, {"columns": NAMES | {"color": "rtt"}}, "must be of time_s, rate_mbit"),
-        (TABLE, {"columns": NAMES | {"loss": "lost"}}, ":1: must have one column 'lost'"),
-        (TABLE, {"columns": NAMES | {"loss": "rtt"}}, ":2: loss must be a number in"),
-        (TABLE, {"columns": NAMES}, ":3: its time must be above 3"),
-        (TABLE, {"columns": NAMES, "where": {"run_num": 9}}, "at least one row"),
-        (TABLE, {"columns": NAMES, "units": {"rate_mbit": "k"}}, "units.rate_mbit must be"),
-        (TABLE, {"columns": 3}, "columns must be a mapping"),
-        (TABLE + "1,2", {"columns": NAMES, "where": {"run_num": 1}}, ":6: must have 4 values"),
-        (TABLE + '"a', {"columns": NAMES, "where": {"run_num": 1}}, "not a CSV"),
-        (TABLE.replace("300", "fast"), {"columns": NAMES, "where": {"run_num": 1}}, ":5: Throughp"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told", "named"), [
+    (TABLE, {"columns": {"time_s": "seq_num"}}, "columns must say which is rate_mbit"),
+    (TABLE, {"columns": NAMES | {"color": "rtt"}}, "must be of time_s, rate_mbit"),
+    (TABLE, {"columns": NAMES | {"loss": "lost"}}, ":1: must have one column 'lost'"),
+    (TABLE, {"columns": NAMES | {"loss": "rtt"}}, ":2: loss must be a number in"),
+    (TABLE, {"columns": NAMES}, ":3: its time must be above 3"),
+    (TABLE, {"columns": NAMES, "where": {"run_num": 9}}, "at least one row"),
+    (TABLE, {"columns": NAMES, "units": {"rate_mbit": "k"}}, "units.rate_mbit must be"),
+    (TABLE, {"columns": 3}, "columns must be a mapping"),
+    (TABLE + "1,2", {"columns": NAMES, "where": {"run_num": 1}}, ":6: must have 4 values"),
+    (TABLE + '"a', {"columns": NAMES, "where": {"run_num": 1}}, "not a CSV"),
+    (TABLE.replace("300", "fast"), {"columns": NAMES, "where": {"run_num": 1}}, ":5: Throughp"),
+])  # fmt: skip
 def test_a_bad_table_is_named(text, told, named, tmp_path):
     with pytest.raises(ValueError, match=named):
         Columns(written(tmp_path, text), **told)

@@ -28,12 +28,8 @@ WANDERING = OrnsteinUhlenbeck(
 )
 LOSSY = LossBursts(Static(100, loss=0.01), mean_gap_s=20, mean_burst_s=5, loss=0.1, seed=1)
 COMPETING = Contended(Static(100), parallel=4, on_s=60, off_s=10, spread=0.5, seed=1)
-RANDOM: dict[str, Any] = {
-    "UNIFORM": UNIFORM,
-    "TWO_STATES": TWO_STATES,
-    "WANDERING": WANDERING,
-    "LOSSY": LOSSY,
-}
+RANDOM: dict[str, Any] = {"UNIFORM": UNIFORM, "TWO_STATES": TWO_STATES, "WANDERING": WANDERING,
+                          "LOSSY": LOSSY}  # fmt: skip
 LOOKS = [(time_s, node) for node in (0, 1) for time_s in (5000.0, 0.0, 100.0)]
 PINNED_MBIT = {
     "UNIFORM": [118.18475, 405.02662, 272.232775, 792.432348, 599.881403, 545.948934],

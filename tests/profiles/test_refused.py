@@ -195,23 +195,20 @@ def test_a_profile_that_is_none_is_told_so(config: dict[str, Any]) -> None:
         Settings(config).build("profile")
 
 
-@pytest.mark.parametrize(
-    ("kind", "changed", "said"),
-    [
-        (Degrading, {"end_mbit": 200}, r"end_mbit must be in \(0, 100\] \(start_mbit\), got 200"),
-        (Fluctuating, {"low_mbit": 99}, r"low_mbit must be in \(0, 20\] \(high_mbit\), got 99"),
-        (Fluctuating, {"min_s": 99}, r"min_s must be in \(0, 8\] \(max_s\), got 99"),
-        (Markov, {"bad_mbit": 99}, r"bad_mbit must be in \(0, 20\] \(good_mbit\), got 99"),
-        (Square, {"low_mbit": 99}, r"low_mbit must be in \(0, 20\] \(high_mbit\), got 99"),
-        (OrnsteinUhlenbeck, {"low_mbit": 50}, r"low_mbit must be in \(0, 20\] \(mean_mbit\)"),
-        (OrnsteinUhlenbeck, {"high_mbit": 2}, r"mean_mbit must be in \(0, 2\] \(high_mbit\)"),
-        (Static, {"jitter_ms": 2}, r"jitter_ms must be in \[0, 0\.0\] \(delay_ms\), got 2"),
-        (Static, {"reorder": 0.1}, "reorder must be 0 without a delay_ms to overtake, got 0.1"),
-        (Steps, {"repeat_s": 5}, "repeat_s must be above 5, where the last step begins, got 5"),
-        (Steps, {"steps": [[0, 1], [0, 2]]}, r"steps\[1\] must begin after 0 s, got 0"),
-        (Trace, {"path": "x.csv"}, r"path must be a file: .* office_wifi\.csv, .* got 'x\.csv'"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "changed", "said"), [
+    (Degrading, {"end_mbit": 200}, r"end_mbit must be in \(0, 100\] \(start_mbit\), got 200"),
+    (Fluctuating, {"low_mbit": 99}, r"low_mbit must be in \(0, 20\] \(high_mbit\), got 99"),
+    (Fluctuating, {"min_s": 99}, r"min_s must be in \(0, 8\] \(max_s\), got 99"),
+    (Markov, {"bad_mbit": 99}, r"bad_mbit must be in \(0, 20\] \(good_mbit\), got 99"),
+    (Square, {"low_mbit": 99}, r"low_mbit must be in \(0, 20\] \(high_mbit\), got 99"),
+    (OrnsteinUhlenbeck, {"low_mbit": 50}, r"low_mbit must be in \(0, 20\] \(mean_mbit\)"),
+    (OrnsteinUhlenbeck, {"high_mbit": 2}, r"mean_mbit must be in \(0, 2\] \(high_mbit\)"),
+    (Static, {"jitter_ms": 2}, r"jitter_ms must be in \[0, 0\.0\] \(delay_ms\), got 2"),
+    (Static, {"reorder": 0.1}, "reorder must be 0 without a delay_ms to overtake, got 0.1"),
+    (Steps, {"repeat_s": 5}, "repeat_s must be above 5, where the last step begins, got 5"),
+    (Steps, {"steps": [[0, 1], [0, 2]]}, r"steps\[1\] must begin after 0 s, got 0"),
+    (Trace, {"path": "x.csv"}, r"path must be a file: .* office_wifi\.csv, .* got 'x\.csv'"),
+])  # fmt: skip
 def test_values_that_do_not_go_together(kind: type, changed: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         kind(**GOOD[kind] | changed)

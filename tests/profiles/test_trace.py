@@ -83,14 +83,11 @@ def test_a_path_is_absolute_or_relative_or_a_shipped_name(
     assert rates(Trace("lte_drive.csv"), 0) == [10]
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"end": "hold", "length_s": 9}, "length_s must be null where end is hold, got 9"),
-        ({"length_s": 4}, r"length_s must be above 4\.0, the last time_s of .*own\.csv, got 4"),
-        ({"length_s": 0}, r"length_s must be above 4\.0"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "said"), [
+    ({"end": "hold", "length_s": 9}, "length_s must be null where end is hold, got 9"),
+    ({"length_s": 4}, r"length_s must be above 4\.0, the last time_s of .*own\.csv, got 4"),
+    ({"length_s": 0}, r"length_s must be above 4\.0"),
+])  # fmt: skip
 def test_a_length_must_fit_the_rows(trace: str, fields: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Trace(trace, **fields)

@@ -38,12 +38,9 @@ def remove_summary(run: Path) -> None:
     (run / "summary.json").unlink()
 
 
-DAMAGES: dict[Callable[[Path], None], str] = {
-    tear_settings: "config.yaml",
-    tear_status: "status.json",
-    tear_rows: "steps.csv",
-    remove_summary: "summary.json",
-}
+DAMAGES: dict[Callable[[Path], None], str] = {tear_settings: "config.yaml",
+                                              tear_status: "status.json", tear_rows: "steps.csv",
+                                              remove_summary: "summary.json"}  # fmt: skip
 
 
 def test_what_is_damaged_is_named_and_done_again_and_the_rest_is_kept(tmp_path: Path) -> None:

@@ -7,20 +7,10 @@ import pytest
 from tests.launching import harness, runs
 
 pytestmark = pytest.mark.launch
-FLUCTUATING = (
-    "workers=2",
-    "steps=20",
-    "model=convnet",
-    "dataset=digits",
-    "emulation.compute=replay",
-    "network_seed=0",
-    "profile=fluctuating",
-    "profile.low_mbit=20",
-    "profile.high_mbit=200",
-    "profile.min_s=0.1",
-    "profile.max_s=0.3",
-    "network.update_s=0.025",
-)
+FLUCTUATING = ("workers=2", "steps=20", "model=convnet", "dataset=digits",
+               "emulation.compute=replay", "network_seed=0", "profile=fluctuating",
+               "profile.low_mbit=20", "profile.high_mbit=200", "profile.min_s=0.1",
+               "profile.max_s=0.3", "network.update_s=0.025")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

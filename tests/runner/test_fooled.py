@@ -139,26 +139,19 @@ def long(*parameters: object) -> object:
     return pytest.param(*parameters, marks=pytest.mark.faults)
 
 
-@pytest.mark.parametrize(
-    ("meddle", "said"),
-    [
-        (partial(commands, commands=ANOTHER_RATE), "link up0 was changed from outside at "),
-        (partial(commands, commands=LINK_DOWN), "its interface was down"),
-        (
-            partial(at_a_node, commands=SLOWER_NODE),
-            "network changed: interface eth0 of node 0 has qdisc tbf ",
-        ),
-        long(
-            partial(at_a_node, commands=POLICED_NODE),
-            "link eth0 of node 0 was changed from outside at ",
-        ),
-        long(partial(commands, commands=SAME_QDISC), "a qdisc was set"),
-        long(a_stopped_player, "the player stood still"),
-        (other_traffic, "other traffic shared it"),
-        long(a_second_run, "other traffic shared it"),
-        (a_stopped_rank, "rank 1 was stopped by a signal for "),
-    ],
-)
+@pytest.mark.parametrize(("meddle", "said"), [
+    (partial(commands, commands=ANOTHER_RATE), "link up0 was changed from outside at "),
+    (partial(commands, commands=LINK_DOWN), "its interface was down"),
+    (partial(at_a_node, commands=SLOWER_NODE),
+     "network changed: interface eth0 of node 0 has qdisc tbf "),
+    long(partial(at_a_node, commands=POLICED_NODE),
+         "link eth0 of node 0 was changed from outside at "),
+    long(partial(commands, commands=SAME_QDISC), "a qdisc was set"),
+    long(a_stopped_player, "the player stood still"),
+    (other_traffic, "other traffic shared it"),
+    long(a_second_run, "other traffic shared it"),
+    (a_stopped_rank, "rank 1 was stopped by a signal for "),
+])  # fmt: skip
 def test_a_run_that_is_meddled_with_is_invalid_and_says_why(tmp_path, meddle, said):
     with Scene(tmp_path, None) as scene:
         running = scene.start(*RUN)

@@ -103,15 +103,12 @@ def test_a_run_on_a_disk_of_a_machine_goes_on_from_what_has_arrived(tmp_path, mo
     assert not list((tmp_path / "disk").iterdir())
 
 
-@pytest.mark.parametrize(
-    ("damage", "told"),
-    [
-        ("model.pt", "is damaged"),
-        ("environment.json", "was made with cpu another, and here it is "),
-        ("steps.csv", "steps.csv has other columns"),
-        ("links.csv", "No such file"),
-    ],
-)
+@pytest.mark.parametrize(("damage", "told"), [
+    ("model.pt", "is damaged"),
+    ("environment.json", "was made with cpu another, and here it is "),
+    ("steps.csv", "steps.csv has other columns"),
+    ("links.csv", "No such file"),
+])  # fmt: skip
 def test_what_cannot_be_gone_on_from_is_told_and_begins_anew(
     damage, told, tmp_path, monkeypatch, capsys
 ):
@@ -140,14 +137,11 @@ def test_a_set_that_was_about_to_be_replaced_is_gone_on_from(tmp_path, monkeypat
     assert not (run_dir / checkpoint.BEFORE).exists()
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("checkpoint_every=0",),
-        ("rerun=true",),
-        ("parallel=server", "model=mlp", "~model.width"),
-    ],
-)
+@pytest.mark.parametrize("overrides", [
+    ("checkpoint_every=0",),
+    ("rerun=true",),
+    ("parallel=server", "model=mlp", "~model.width"),
+])  # fmt: skip
 def test_others_begin_anew(overrides, tmp_path, monkeypatch):
     given = [each for each in ASKED if not (each == "model.width=8" and "model=mlp" in overrides)]
     kept = [each for each in overrides if each[0] != "~"]

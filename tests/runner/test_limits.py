@@ -121,13 +121,10 @@ while True:
 
 
 @pytest.mark.launch
-@pytest.mark.parametrize(
-    ("script", "more", "said"),
-    [
-        pytest.param(BOMB, (), "does a trainer start them without end?", id="forks"),
-        pytest.param(ENDLESS, ("timeouts.run_s=4",), "within timeouts.run_s = 4 s", id="endless"),
-    ],
-)
+@pytest.mark.parametrize(("script", "more", "said"), [
+    pytest.param(BOMB, (), "does a trainer start them without end?", id="forks"),
+    pytest.param(ENDLESS, ("timeouts.run_s=4",), "within timeouts.run_s = 4 s", id="endless"),
+])  # fmt: skip
 def test_a_foreign_trainer_beyond_its_limits_fails_with_one_line(tmp_path, script, more, said):
     done = around(tmp_path, script, *more)
     [run] = runs(tmp_path)

@@ -80,20 +80,17 @@ torn line
 """
 
 
-@pytest.mark.parametrize(
-    ("folder", "why"),
-    [
-        ("/results", ""),
-        ("/home/me/results", ""),
-        ("/data/results", "nfs with local_lock=all"),
-        ("/data/disk/results", ""),
-        ("/database", ""),
-        ("/scratch/results", ""),
-        ("/fast/results", "lustre with localflock"),
-        ("/my share/results", "cifs with nobrl"),
-        ("/away", "fuse.sshfs with rw"),
-    ],
-)
+@pytest.mark.parametrize(("folder", "why"), [
+    ("/results", ""),
+    ("/home/me/results", ""),
+    ("/data/results", "nfs with local_lock=all"),
+    ("/data/disk/results", ""),
+    ("/database", ""),
+    ("/scratch/results", ""),
+    ("/fast/results", "lustre with localflock"),
+    ("/my share/results", "cifs with nobrl"),
+    ("/away", "fuse.sshfs with rw"),
+])  # fmt: skip
 def test_a_mount_says_if_its_locks_are_of_one_machine(folder: str, why: str) -> None:
     found = mounts.mounts(MOUNTS.splitlines())
     assert mounts.own_locks_of(found, Path(folder)) == why

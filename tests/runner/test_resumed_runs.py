@@ -13,14 +13,8 @@ from tests.launching import harness, runs, state
 
 pytestmark = pytest.mark.launch
 
-RUN = (
-    "workers=2",
-    "model=convnet",
-    "dataset=digits",
-    "method=topk",
-    "controller.density=0.1",
-    "eval_every=100",
-)
+RUN = ("workers=2", "model=convnet", "dataset=digits", "method=topk", "controller.density=0.1",
+       "eval_every=100")  # fmt: skip
 RUN += ("profile=square", "profile.high_mbit=200", "profile.low_mbit=100", "profile.period_s=1.0")
 
 

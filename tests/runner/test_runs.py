@@ -29,22 +29,11 @@ def table(run, name):
 def trained(tmp_path_factory):
     """One real training run: digits, top-k with error feedback, paced, evaluated twice."""
     results = tmp_path_factory.mktemp("trained")
-    done = harness(
-        "workers=2",
-        "steps=20",
-        "eval_every=10",
-        "method=topk",
-        "controller.density=0.1",
-        "model=mlp_as_resnet20",
-        "emulation.compute=paced",
-        "emulation.dilation=10",
-        "profile=fluctuating",
-        "profile.low_mbit=100",
-        "profile.high_mbit=400",
-        "profile.min_s=0.05",
-        "profile.max_s=0.1",
-        results=results,
-    )
+    done = harness("workers=2", "steps=20", "eval_every=10", "method=topk",
+                   "controller.density=0.1", "model=mlp_as_resnet20", "emulation.compute=paced",
+                   "emulation.dilation=10", "profile=fluctuating", "profile.low_mbit=100",
+                   "profile.high_mbit=400", "profile.min_s=0.05", "profile.max_s=0.1",
+                   results=results)  # fmt: skip
     [run] = runs(results)
     assert worked(done, run), done.stdout + done.stderr
     return run
@@ -157,30 +146,23 @@ def test_a_checkpoint_is_what_the_next_run_starts_from(trained, tmp_path):
     assert all(torch.equal(value, second[name]) for name, value in first.items())
 
 
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (["method=no_such"], ["no_such", "method", "--help method"]),
-        (
-            ["method=topk", "controller.density=0.1", "controller.density=0"],
-            ["controller", "(0, 1]", "0"],
-        ),
-        (
-            ["method=topk", "controller.density=0.1", "controller.density=1.5"],
-            ["controller", "(0, 1]", "1.5"],
-        ),
-        (["workers=0"], ["workers", "[1, 100000]", "0"]),
-        (["profile.rate_mbit=-5"], ["profile", "rate_mbit", "-5"]),
-        (["stepz=3"], ["stepz"]),
-        (["controller.densty=0.1"], ["densty"]),
-        (["emulation.dilation=0"], ["emulation.dilation", "[0.001, 10000]", "0"]),
-        (["emulation.compute=guessed"], ["emulation.compute", "paced", "guessed"]),
-        (["workers=4", "workers_per_node=3"], ["workers_per_node", "divisor", "3"]),
-        (["device=cuda", "workers=80"], ["device", "cpu or auto", "cuda"]),
-        (["initial_weights=/nowhere/model.pt"], ["initial_weights", "/nowhere/model.pt"]),
-        (["network.congestion_control=no_such"], ["congestion", "no_such"]),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "said"), [
+    (["method=no_such"], ["no_such", "method", "--help method"]),
+    (["method=topk", "controller.density=0.1", "controller.density=0"],
+     ["controller", "(0, 1]", "0"]),
+    (["method=topk", "controller.density=0.1", "controller.density=1.5"],
+     ["controller", "(0, 1]", "1.5"]),
+    (["workers=0"], ["workers", "[1, 100000]", "0"]),
+    (["profile.rate_mbit=-5"], ["profile", "rate_mbit", "-5"]),
+    (["stepz=3"], ["stepz"]),
+    (["controller.densty=0.1"], ["densty"]),
+    (["emulation.dilation=0"], ["emulation.dilation", "[0.001, 10000]", "0"]),
+    (["emulation.compute=guessed"], ["emulation.compute", "paced", "guessed"]),
+    (["workers=4", "workers_per_node=3"], ["workers_per_node", "divisor", "3"]),
+    (["device=cuda", "workers=80"], ["device", "cpu or auto", "cuda"]),
+    (["initial_weights=/nowhere/model.pt"], ["initial_weights", "/nowhere/model.pt"]),
+    (["network.congestion_control=no_such"], ["congestion", "no_such"]),
+])  # fmt: skip
 def test_bad_input_names_key_value_and_range_and_starts_nothing(overrides, said, tmp_path):
     done = harness(*overrides, results=tmp_path)
     assert done.returncode != 0

@@ -50,12 +50,8 @@ class Disk:
 def disk(place: Path, user: Sequence[str]) -> Iterator[Disk]:
     place.mkdir()
     mount = f'mount -t tmpfs -o size={DISK} tmpfs "$0" && echo mounted && read end'
-    holder = subprocess.Popen(
-        ["unshare", *user, "--mount", "sh", "-c", mount, str(place)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    holder = subprocess.Popen(["unshare", *user, "--mount", "sh", "-c", mount, str(place)],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
     assert holder.stdout and holder.stdout.readline() == "mounted\n"
     try:
         yield Disk(holder.pid, place)

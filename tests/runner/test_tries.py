@@ -47,13 +47,10 @@ def test_what_the_runner_chooses_is_no_part_of_what_is_run():
     assert auto["emulation.dilation"] == "auto"
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        ("emulation.compute=measured",),
-        ("network=host", "network.machines=2", "network.machine=0", "network.master=127.0.0.1"),
-    ],
-)
+@pytest.mark.parametrize("more", [
+    ("emulation.compute=measured",),
+    ("network=host", "network.machines=2", "network.machine=0", "network.master=127.0.0.1"),
+])  # fmt: skip
 def test_where_it_cannot_choose_a_number_is_asked_for(more):
     with pytest.raises(BadSetting, match=r"emulation.dilation must be a number .*got 'auto'"):
         settings("emulation.dilation=auto", "emulation.compute=replay", "model=mlp_as_resnet20",

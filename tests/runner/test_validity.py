@@ -84,15 +84,11 @@ RUN = composed(["network=netns"])[0].run()
 
 
 def run_of(compute="paced", workers_per_node=1, loss=0.0, parallel=Data, network=None):
-    return replace(
-        RUN,
-        workers=2 * workers_per_node,
-        workers_per_node=workers_per_node,
-        network=network or Star(update_s=0.1, sample_s=1.0),
-        profile=Static(rate_mbit=100.0, loss=loss),
-        emulation=replace(RUN.emulation, compute=compute, dilation=1.0),
-        parallel=parallel(),
-    )
+    return replace(RUN, workers=2 * workers_per_node, workers_per_node=workers_per_node,
+                   network=network or Star(update_s=0.1, sample_s=1.0),
+                   profile=Static(rate_mbit=100.0, loss=loss),
+                   emulation=replace(RUN.emulation, compute=compute, dilation=1.0),
+                   parallel=parallel())  # fmt: skip
 
 
 def judge(run_dir, seen=3 * SENT * 1.05, overruns=0, drifted=False, **changed):
@@ -122,28 +118,25 @@ BAD_PROBE = {"link": "up1", "measured_mbit": 50.0, "expected_mbit": 95.6, "ok": 
 MISSED = [probe for probe in PROBES if probe["link"] != "down0"]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"seen": 2 * SENT}, "a path around it"),
-        ({"seen": 40 * SENT}, "other traffic"),
-        ({"overruns": 20}, "longer than their paced time"),
-        ({"drifted": True}, "weights differ"),
-        ({"seen": -1}, "went back by 1"),
-        ({"probe": [*PROBES, BAD_PROBE]}, "link up1 carried 50.0"),
-        ({"probe": MISSED}, "link down0 was not probed"),
-        ({"probe": [*PROBES, PROBES[0] | {"link": "up9"}]}, "no row of up9"),
-        ({"round_trips": [BAD_TRIP]}, "round trip 0-1 took 9.0 ms"),
-        ({"round_trips": [BAD_TRIP | {"measured_ms": None}]}, "round trip 0-1 had no answer"),
-        ({"ceiling": {"needed_mbit": 401.0, "carried_mbit": 800.0}}, "carries 800 Mbit/s"),
-        ({"audit": AUDIT | {"cpu_idle_share": 0.01}}, "idle for 1.0%"),
-        ({"audit": AUDIT | {"cpu_steal_share": 0.1}}, "took 10.0% of its processors"),
-        ({"audit": AUDIT | {"carried_over_allowed": 1.2}}, "carried 1.200 x"),
-        ({"audit": AUDIT | {"off_plan_share": 0.1}}, "10.0% of the link samples"),
-        ({"audit": AUDIT | {"late_ms_p99": 101.0}}, "came 101 ms late"),
-        ({"readback": ["up0 is 3, intended 4"]}, "up0 is 3, intended 4"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), [
+    ({"seen": 2 * SENT}, "a path around it"),
+    ({"seen": 40 * SENT}, "other traffic"),
+    ({"overruns": 20}, "longer than their paced time"),
+    ({"drifted": True}, "weights differ"),
+    ({"seen": -1}, "went back by 1"),
+    ({"probe": [*PROBES, BAD_PROBE]}, "link up1 carried 50.0"),
+    ({"probe": MISSED}, "link down0 was not probed"),
+    ({"probe": [*PROBES, PROBES[0] | {"link": "up9"}]}, "no row of up9"),
+    ({"round_trips": [BAD_TRIP]}, "round trip 0-1 took 9.0 ms"),
+    ({"round_trips": [BAD_TRIP | {"measured_ms": None}]}, "round trip 0-1 had no answer"),
+    ({"ceiling": {"needed_mbit": 401.0, "carried_mbit": 800.0}}, "carries 800 Mbit/s"),
+    ({"audit": AUDIT | {"cpu_idle_share": 0.01}}, "idle for 1.0%"),
+    ({"audit": AUDIT | {"cpu_steal_share": 0.1}}, "took 10.0% of its processors"),
+    ({"audit": AUDIT | {"carried_over_allowed": 1.2}}, "carried 1.200 x"),
+    ({"audit": AUDIT | {"off_plan_share": 0.1}}, "10.0% of the link samples"),
+    ({"audit": AUDIT | {"late_ms_p99": 101.0}}, "came 101 ms late"),
+    ({"readback": ["up0 is 3, intended 4"]}, "up0 is 3, intended 4"),
+])  # fmt: skip
 def test_each_reason_makes_a_run_invalid(run_dir, change, said):
     summary = judge(run_dir, **change)
     assert not summary["valid"]
@@ -276,24 +269,17 @@ def test_competing_flows_have_to_come_when_planned(run_dir):
     assert reason.startswith("1 of 2 competing flows began late, flow1_0-1 3.5 s")
 
 
-@pytest.mark.parametrize(
-    ("compute", "audit", "said"),
-    [
-        ("paced", {"cpu_idle_share": 0.015}, ["idle for 1.5% of the run"]),
-        ("replay", {"cpu_idle_share": 0.015}, ["idle for 1.5% of the run"]),
-        ("replay", {"cpu_others_share": 0.5}, []),
-        ("measured", {"cpu_idle_share": 0.0}, []),
-        ("measured", {"cpu_others_share": 0.24}, []),
-        ("measured", {"cpu_others_share": 0.26}, ["took 26.0% of the processors, more than 25%"]),
-        (
-            "measured",
-            {"cpu_others_share": 0.06, "cpu_waited_share": 0.06},
-            ["one 6.0% of the time"],
-        ),
-        ("measured", {"cpu_others_share": 0.06, "cpu_waited_share": None}, ["took 6.0%"]),
-        ("measured", {"cpu_waited_share": 0.5}, []),
-    ],
-)
+@pytest.mark.parametrize(("compute", "audit", "said"), [
+    ("paced", {"cpu_idle_share": 0.015}, ["idle for 1.5% of the run"]),
+    ("replay", {"cpu_idle_share": 0.015}, ["idle for 1.5% of the run"]),
+    ("replay", {"cpu_others_share": 0.5}, []),
+    ("measured", {"cpu_idle_share": 0.0}, []),
+    ("measured", {"cpu_others_share": 0.24}, []),
+    ("measured", {"cpu_others_share": 0.26}, ["took 26.0% of the processors, more than 25%"]),
+    ("measured", {"cpu_others_share": 0.06, "cpu_waited_share": 0.06}, ["one 6.0% of the time"]),
+    ("measured", {"cpu_others_share": 0.06, "cpu_waited_share": None}, ["took 6.0%"]),
+    ("measured", {"cpu_waited_share": 0.5}, []),
+])  # fmt: skip
 def test_others_leave_emulated_computation_an_idle_processor_and_measured_all(
     run_dir, compute, audit, said
 ):
@@ -338,22 +324,19 @@ def without(run_dir, event, **more):
     return more
 
 
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (lambda _: {"probe": []}, "rates before step 0 could not be checked: no link was probed"),
-        (lambda _: {"audit": NOTHING}, "processors could not be checked: "),
-        (lambda _: {"audit": NOTHING}, "plan of the links could not be checked: "),
-        (lambda _: {"audit": NOTHING}, "watching could not be checked: no rank was looked at"),
-        (lambda _: {"network": Star(sample_s=10.0)}, "samples of links could not be checked: "),
-        (lambda d: without(d, "conditions"), "plan of the links could not be checked: "),
-        (lambda d: without(d, "conditions"), "delivery could not be checked: "),
-        (lambda d: keep(d, "collectives.csv", 0), "delivery could not be checked: "),
-        (lambda d: (d / "collectives.csv").unlink(), "delivery could not be checked: "),
-        (lambda d: without(d, "rank_ready"), "pauses could not be checked: "),
-        (lambda d: keep(d, "steps.csv", 1), "bytes could not be checked: steps.csv has no row of"),
-    ],
-)
+@pytest.mark.parametrize(("damage", "said"), [
+    (lambda _: {"probe": []}, "rates before step 0 could not be checked: no link was probed"),
+    (lambda _: {"audit": NOTHING}, "processors could not be checked: "),
+    (lambda _: {"audit": NOTHING}, "plan of the links could not be checked: "),
+    (lambda _: {"audit": NOTHING}, "watching could not be checked: no rank was looked at"),
+    (lambda _: {"network": Star(sample_s=10.0)}, "samples of links could not be checked: "),
+    (lambda d: without(d, "conditions"), "plan of the links could not be checked: "),
+    (lambda d: without(d, "conditions"), "delivery could not be checked: "),
+    (lambda d: keep(d, "collectives.csv", 0), "delivery could not be checked: "),
+    (lambda d: (d / "collectives.csv").unlink(), "delivery could not be checked: "),
+    (lambda d: without(d, "rank_ready"), "pauses could not be checked: "),
+    (lambda d: keep(d, "steps.csv", 1), "bytes could not be checked: steps.csv has no row of"),
+])  # fmt: skip
 def test_a_check_that_could_not_be_made_is_a_reason(run_dir, damage, said):
     summary = judge(run_dir, **(damage(run_dir) or {}))
     assert [reason for reason in summary["reasons"] if reason.startswith(said)], summary["reasons"]

@@ -23,12 +23,10 @@ from tests.training.test_state_dict_laws import changed, places, replaced
 from tests.virtual.runs import simulated, weights
 
 SMALL = ("workers=2", "batch_size=4", "model.width=8", "eval_every=100")
-LEARNING = {
-    "topk": ("method=topk", "controller.density=0.1"),
-    "adamw": ("method=dct_dp", "optimizer.kind=adamw"),
-    "dgc": ("method=dgc", "controller.stage_steps=2"),
-    "local": ("method=diloco", "parallel=local", "parallel.h=2"),
-}
+LEARNING = {"topk": ("method=topk", "controller.density=0.1"),
+            "adamw": ("method=dct_dp", "optimizer.kind=adamw"),
+            "dgc": ("method=dgc", "controller.stage_steps=2"),
+            "local": ("method=diloco", "parallel=local", "parallel.h=2")}  # fmt: skip
 CPU = torch.device("cpu")
 
 
@@ -113,17 +111,14 @@ def _is_residual(kept: Any, path: tuple[Any, ...]) -> bool:
     return isinstance(kept, torch.Tensor) and kept.is_floating_point()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda kept: kept[:1].clone(),
-        lambda kept: torch.cat([kept, kept]),
-        torch.Tensor.double,
-        torch.Tensor.bfloat16,
-        lambda kept: torch.full_like(kept, float("inf")),
-        lambda kept: kept[:1].clone().expand(kept.numel()),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    lambda kept: kept[:1].clone(),
+    lambda kept: torch.cat([kept, kept]),
+    torch.Tensor.double,
+    torch.Tensor.bfloat16,
+    lambda kept: torch.full_like(kept, float("inf")),
+    lambda kept: kept[:1].clone().expand(kept.numel()),
+])  # fmt: skip
 def test_a_residual_of_another_form_names_its_parameters(
     change: Any, topk: Trained, tmp_path: Path
 ) -> None:

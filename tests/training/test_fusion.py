@@ -169,14 +169,11 @@ def test_what_fails_fails_for_every_tensor_of_its_buffer():
             future.wait()
 
 
-@pytest.mark.parametrize(
-    ("asked", "why"),
-    [
-        ("method=topk", "TopK, which does not say what it makes of a tensor"),
-        ("method=powersgd", "PowerSGD, which does not say what it makes of a tensor"),
-        ("method=acp_sgd compressor.rank=null", "ACPSGD, whose rank follows from a density"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "why"), [
+    ("method=topk", "TopK, which does not say what it makes of a tensor"),
+    ("method=powersgd", "PowerSGD, which does not say what it makes of a tensor"),
+    ("method=acp_sgd compressor.rank=null", "ACPSGD, whose rank follows from a density"),
+])  # fmt: skip
 def test_what_cannot_be_known_before_is_refused(asked, why):
     with pytest.raises(BadSetting, match=f"fusion must be uncompressed with {why}, got 'compress"):
         settings_of(*asked.split(), "fusion=compressed")

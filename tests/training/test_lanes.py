@@ -27,15 +27,12 @@ def told(run) -> pd.DataFrame:
     return steps.assign(took_s=ended_s.diff().fillna(steps.time_s))
 
 
-@pytest.mark.parametrize(
-    ("method", "lanes"),
-    [
-        ("topk", ()),
-        ("topk", ("emulation.compression=own",)),
-        ("topk", ("emulation.hooks=wait", "emulation.interference=2")),
-        ("powersgd", ()),
-    ],
-)
+@pytest.mark.parametrize(("method", "lanes"), [
+    ("topk", ()),
+    ("topk", ("emulation.compression=own",)),
+    ("topk", ("emulation.hooks=wait", "emulation.interference=2")),
+    ("powersgd", ()),
+])  # fmt: skip
 def test_on_any_lanes_weights_are_equal_and_steps_have_room_for_their_parts(
     tmp_path, method, lanes
 ):

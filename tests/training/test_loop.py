@@ -68,19 +68,9 @@ class OnClock:
 
     def finish(self) -> Exchanged:
         at = self.clock.at
-        return Exchanged(
-            compute_end=at,
-            backward_s=0.0,
-            late_s=0.0,
-            overlap_window_s=0.0,
-            compress_s=0.0,
-            comm_s=0.0,
-            exposed_s=0.0,
-            sent_bytes=0,
-            received_bytes=0,
-            dense_bytes=0,
-            density=1.0,
-        )
+        return Exchanged(compute_end=at, backward_s=0.0, late_s=0.0, overlap_window_s=0.0,
+                         compress_s=0.0, comm_s=0.0, exposed_s=0.0, sent_bytes=0, received_bytes=0,
+                         dense_bytes=0, density=1.0)  # fmt: skip
 
     def observe(self, seen: object) -> None: ...
 

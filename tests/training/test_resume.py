@@ -229,13 +229,8 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     assert "steps must be more, got 5" in refused(
         tmp_path, "method=topk", "controller.density=0.1", "steps=5"
     )
-    replay = refused(
-        tmp_path,
-        "method=topk",
-        "controller.density=0.1",
-        "emulation.compute=replay",
-        "model=convnet",
-    )
+    replay = refused(tmp_path, "method=topk", "controller.density=0.1", "emulation.compute=replay",
+                     "model=convnet")  # fmt: skip
     assert "resume_from" in replay
 
 

@@ -13,14 +13,8 @@ from harness.config.schedules import (
     WarmUp,
 )
 
-ALL = [
-    Constant(),
-    Steps((0.5, 0.75)),
-    Cosine(),
-    Polynomial(2.0, 0.1),
-    WarmUp(0.1, Cosine()),
-    InverseSqrt(40),
-]
+ALL = [Constant(), Steps((0.5, 0.75)), Cosine(), Polynomial(2.0, 0.1), WarmUp(0.1, Cosine()),
+       InverseSqrt(40)]  # fmt: skip
 
 
 def factors(schedule: Schedule, steps: int = 100) -> list[float]:
@@ -88,16 +82,13 @@ def test_is_chosen_by_yaml():
     assert schedule.factor(60, 100) == 0.1
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Steps((1.5,)), r"milestones must be in \[0, 1\], got 1.5"),
-        (lambda: Steps((0.5,), gamma=-1), r"gamma must be in \[0, 1\], got -1"),
-        (lambda: Cosine(2.0), r"floor must be in \[0, 1\], got 2.0"),
-        (lambda: Polynomial(0.0), "power must be > 0, got 0.0"),
-        (lambda: WarmUp(1.5), r"share must be in \[0, 1\], got 1.5"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Steps((1.5,)), r"milestones must be in \[0, 1\], got 1.5"),
+    (lambda: Steps((0.5,), gamma=-1), r"gamma must be in \[0, 1\], got -1"),
+    (lambda: Cosine(2.0), r"floor must be in \[0, 1\], got 2.0"),
+    (lambda: Polynomial(0.0), "power must be > 0, got 0.0"),
+    (lambda: WarmUp(1.5), r"share must be in \[0, 1\], got 1.5"),
+])  # fmt: skip
 def test_refuses_with_value_and_range(make, message):
     with pytest.raises(ValueError, match=message):
         make()

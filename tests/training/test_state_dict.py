@@ -154,20 +154,17 @@ def test_what_cannot_be_kept_is_named_with_its_place(thing: Any) -> None:
         state_dict(Holder(inside=[0, thing]), "compressor")
 
 
-@pytest.mark.parametrize(
-    ("kept", "fresh"),
-    [
-        (Holder([1]), Holder({})),
-        (Holder("a"), Holder(0.5)),
-        (Holder(torch.zeros(2)), Holder([1])),
-        (Holder(Inner()), Holder(Seen(0.0, ()))),
-        (Holder((1,)), Holder([1])),
-        (Holder({}), Holder(Inner())),
-        (Holder(True), Holder(1)),
-        (Holder(1), Holder(True)),
-        (Inner(1.0), Holder()),
-    ],
-)
+@pytest.mark.parametrize(("kept", "fresh"), [
+    (Holder([1]), Holder({})),
+    (Holder("a"), Holder(0.5)),
+    (Holder(torch.zeros(2)), Holder([1])),
+    (Holder(Inner()), Holder(Seen(0.0, ()))),
+    (Holder((1,)), Holder([1])),
+    (Holder({}), Holder(Inner())),
+    (Holder(True), Holder(1)),
+    (Holder(1), Holder(True)),
+    (Inner(1.0), Holder()),
+])  # fmt: skip
 def test_state_of_another_kind_is_refused_with_its_place(kept: Any, fresh: Any) -> None:
     with pytest.raises(ValueError, match=r"controller\S* is (a \w+ and|not in) the checkpoint"):
         load_state_dict(through_a_file(kept), fresh, "controller")

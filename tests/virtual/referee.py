@@ -13,14 +13,8 @@ from simgrid import Actor, Comm, Engine, Link, LinkInRoute, Mutex, Semaphore, th
 
 # bytes share links max-min and nothing else happens: no TCP windows, no factors, no part of a link
 # for the acknowledgements of what goes the other way
-FLUID = (
-    "network/model:CM02",
-    "network/TCP-gamma:0",
-    "network/bandwidth-factor:1",
-    "network/latency-factor:1",
-    "network/weight-S:0",
-    "network/crosstraffic:0",
-)
+FLUID = ("network/model:CM02", "network/TCP-gamma:0", "network/bandwidth-factor:1",
+         "network/latency-factor:1", "network/weight-S:0", "network/crosstraffic:0")  # fmt: skip
 
 
 UNBOUND = 1e15  # bytes/s

@@ -18,14 +18,8 @@ from tests.virtual.runs import DETERMINED, simulated
 
 TABLES = ("steps.csv", "evaluations.csv", "timeline.csv", "links.csv")
 STAND_IN = ("model=mlp_as_resnet50", "dataset=glyphs", "dataset.classes=20", "network/device=v100")
-TOPK = (
-    *DETERMINED,
-    "method=topk",
-    "controller.density=0.1",
-    "workers=4",
-    "batch_size=8",
-    "steps=8",
-)
+TOPK = (*DETERMINED, "method=topk", "controller.density=0.1", "workers=4", "batch_size=8",
+        "steps=8")  # fmt: skip
 LEFT_TO_RANKS = {  # and how many passes are tried
     "model=lstm_as_lstm_ptb dataset=pydoc": 1,  # it carries a state
     "model=resnet20 model.depth=8": 0,  # it keeps statistics of its batches

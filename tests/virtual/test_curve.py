@@ -67,14 +67,9 @@ profiles = st.one_of(
               loss=st.just(0.05), seed=st.integers(0, 99)),
     st.builds(Contended, static, st.integers(1, 4), on_s=st.just(0.3), off_s=st.just(0.3)),
 )  # fmt: skip
-networks = st.builds(
-    Simulated,
-    alpha_s=st.floats(0, 0.01),
-    noise=st.floats(0, 0.5),
-    latency_noise=st.floats(0, 1),
-    wake_s=st.floats(0, 0.001),
-    sample_s=st.just(0.01),
-)
+networks = st.builds(Simulated, alpha_s=st.floats(0, 0.01), noise=st.floats(0, 0.5),
+                     latency_noise=st.floats(0, 1), wake_s=st.floats(0, 0.001),
+                     sample_s=st.just(0.01))  # fmt: skip
 
 
 def done(folder: Path, run: Run) -> Path:

@@ -34,14 +34,11 @@ def test_its_records_are_those_of_a_dumbbell(tmp_path):
     assert link_load.competing(tmp_path / "run", float(steps.time_s.max()))
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        (("network.left=4",), r"left must be a whole number in \[1, 3\], got 4"),
-        (("workers=1",), "a dumbbell needs at least 2 nodes, got 1"),
-        (("network.access=3",), "access must be a profile"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "said"), [
+    (("network.left=4",), r"left must be a whole number in \[1, 3\], got 4"),
+    (("workers=1",), "a dumbbell needs at least 2 nodes, got 1"),
+    (("network.access=3",), "access must be a profile"),
+])  # fmt: skip
 def test_what_is_no_dumbbell_is_refused(asked, said):
     with pytest.raises(BadSetting, match=said):
         settings_of(*asked)

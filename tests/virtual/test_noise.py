@@ -220,15 +220,8 @@ def test_a_run_that_goes_on_has_the_noise_it_would_have_had(noisy, tmp_path):
 
 
 def test_one_who_stands_for_all_and_what_is_repeated_have_the_noise_of_everybody(tmp_path):
-    asked = (
-        "workers=3",
-        "steps=30",
-        "method=topk",
-        "controller.density=0.1",
-        "bucket_mb=0.1",
-        NOISE,
-        *ALIKE,
-    )
+    asked = ("workers=3", "steps=30", "method=topk", "controller.density=0.1", "bucket_mb=0.1",
+             NOISE, *ALIKE)  # fmt: skip
     everybody, one, repeated = (
         simulated(tmp_path / f"{number}", *asked, *more)
         for number, more in enumerate(

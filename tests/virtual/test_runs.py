@@ -113,25 +113,14 @@ def test_replay_sends_the_same_bytes_without_training(tmp_path):
 
 
 def test_measured_computation_and_compression_take_their_time(tmp_path):
-    run = simulated(
-        tmp_path / "run",
-        "steps=4",
-        "workers=2",
-        "method=topk",
-        "controller.density=0.1",
-        "emulation.compute=measured",
-    )
+    run = simulated(tmp_path / "run", "steps=4", "workers=2", "method=topk",
+                    "controller.density=0.1", "emulation.compute=measured")  # fmt: skip
     steps = pd.read_csv(run / "steps.csv")
     assert (steps.compute_s > 0).all() and (steps.compress_s > 0).all()
     assert steps[steps.step > 0].compute_s.nunique() > 1
-    given = simulated(
-        tmp_path / "given",
-        "steps=2",
-        "workers=2",
-        "method=topk",
-        "controller.density=0.1",
-        "+network.device.costs.other.element_ns=100",
-    )
+    given = simulated(tmp_path / "given", "steps=2", "workers=2", "method=topk",
+                      "controller.density=0.1",
+                      "+network.device.costs.other.element_ns=100")  # fmt: skip
     steps = pd.read_csv(given / "steps.csv")
     assert steps.compress_s.to_numpy() == pytest.approx(100e-9 * steps.dense_bytes / 4)
 
@@ -202,13 +191,8 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_ended(tmp_path):
 
 
 def test_one_worker_may_stand_for_all_where_nothing_is_trained(tmp_path):
-    asked = (
-        "steps=3",
-        "method=topk",
-        "controller.density=0.1",
-        "emulation.compute=replay",
-        "network.compress_scale=0",
-    )
+    asked = ("steps=3", "method=topk", "controller.density=0.1", "emulation.compute=replay",
+             "network.compress_scale=0")  # fmt: skip
     each, one = (
         simulated(tmp_path / f"{alike}", "workers=3", f"network.alike={alike}", *asked)
         for alike in (False, True)

@@ -9,12 +9,10 @@ from tests.parameter_server.scenes import run_of, train
 from tests.virtual.runs import DETERMINED, settings_of, simulated, weights
 
 TINY = ("parallel=server", "model=mlp", "steps=6", "eval_every=3", "workers=2")
-SYNC = {
-    "dense": TINY,
-    "sparse": (*TINY, "method=dct_ps", "parallel.drain_period=20"),
-    "clipped": (*TINY, "optimizer.clip_norm=0.5", "accumulate=2", "precision=bf16"),
-    "norms": (*TINY, "model=resnet20", "model.depth=8", "steps=3", "batch_size=8"),
-}
+SYNC = {"dense": TINY,
+        "sparse": (*TINY, "method=dct_ps", "parallel.drain_period=20"),
+        "clipped": (*TINY, "optimizer.clip_norm=0.5", "accumulate=2", "precision=bf16"),
+        "norms": (*TINY, "model=resnet20", "model.depth=8", "steps=3", "batch_size=8")}  # fmt: skip
 EQUAL = ["step", "rank", "samples", "loss", "sent_bytes", "received_bytes", "dense_bytes",
          "density", "achieved_density"]  # fmt: skip
 ASYNC = (*TINY, "method=dct_ps_async", "parallel.threads=2", "workers=3", "steps=8")

@@ -72,20 +72,17 @@ def test_the_shipped_matrix_is_whole():
     assert all(matrix.delays_ms[a][a] == 0.0 for a in range(10))
 
 
-@pytest.mark.parametrize(
-    ("lines", "named"),
-    [
-        ("from,to,rtt_ms", "header must be"),
-        (f"{HEADER}\na,b,1", ":2: must have 4 values"),
-        (f"{HEADER}\na,b,far,1", ":2: rtt_ms must be a number, got 'far'"),
-        (f"{HEADER}\na,b,-1,1", r"rtt_ms must be a number in \[0"),
-        (f"{HEADER}\na,b,1,0", "rate_mbit must be"),
-        (f"{HEADER}\na,a,1,1", "must be a pair of two regions"),
-        (f"{HEADER}\na,b,1,1\na,b,1,1", ":3: must be a pair of two regions, once"),
-        (f"{HEADER}\na,b,1,1", "must have a row from b to a"),
-        (f"{HEADER}\na,c,1,1\nc,a,1,1", "sites must be among a, c, got 'b'"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "named"), [
+    ("from,to,rtt_ms", "header must be"),
+    (f"{HEADER}\na,b,1", ":2: must have 4 values"),
+    (f"{HEADER}\na,b,far,1", ":2: rtt_ms must be a number, got 'far'"),
+    (f"{HEADER}\na,b,-1,1", r"rtt_ms must be a number in \[0"),
+    (f"{HEADER}\na,b,1,0", "rate_mbit must be"),
+    (f"{HEADER}\na,a,1,1", "must be a pair of two regions"),
+    (f"{HEADER}\na,b,1,1\na,b,1,1", ":3: must be a pair of two regions, once"),
+    (f"{HEADER}\na,b,1,1", "must have a row from b to a"),
+    (f"{HEADER}\na,c,1,1\nc,a,1,1", "sites must be among a, c, got 'b'"),
+])  # fmt: skip
 def test_a_bad_matrix_is_named(lines, named, tmp_path):
     path = tmp_path / "bad.csv"
     path.write_text(lines)

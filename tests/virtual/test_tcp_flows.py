@@ -119,21 +119,18 @@ def test_efficiency_follows_the_rate():
         assert took_s == pytest.approx(MB / (share * mbit * 125_000))
 
 
-@pytest.mark.parametrize(
-    ("told", "named"),
-    [
-        ({"flows": 0}, "flows"),
-        ({"flow_mbit": 0}, "flow_mbit"),
-        ({"window_bytes": 10}, "window_bytes"),
-        ({"initial_window_bytes": 0.5}, "initial_window_bytes"),
-        ({"segment_bytes": 0}, "segment_bytes"),
-        ({"segment_s": -1}, "segment_s"),
-        ({"efficiencies": 0.9}, "efficiencies"),
-        ({"efficiencies": {"fast": 0.9}}, "efficiencies"),
-        ({"efficiencies": {50: 2}}, "efficiencies"),
-        ({"efficiencies": {0: 0.5}}, "efficiencies"),
-    ],
-)
+@pytest.mark.parametrize(("told", "named"), [
+    ({"flows": 0}, "flows"),
+    ({"flow_mbit": 0}, "flow_mbit"),
+    ({"window_bytes": 10}, "window_bytes"),
+    ({"initial_window_bytes": 0.5}, "initial_window_bytes"),
+    ({"segment_bytes": 0}, "segment_bytes"),
+    ({"segment_s": -1}, "segment_s"),
+    ({"efficiencies": 0.9}, "efficiencies"),
+    ({"efficiencies": {"fast": 0.9}}, "efficiencies"),
+    ({"efficiencies": {50: 2}}, "efficiencies"),
+    ({"efficiencies": {0: 0.5}}, "efficiencies"),
+])  # fmt: skip
 def test_what_no_connection_is_is_refused(told, named):
     with pytest.raises(ValueError, match=named):
         Simulated(**told)

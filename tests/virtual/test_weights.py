@@ -6,12 +6,8 @@ import torch
 
 from tests.virtual.runs import over_gloo, simulated, weights
 
-METHODS = [
-    "allreduce",
-    "topk controller.density=0.1",
-    "topk compressor=randomk controller.density=0.1",
-    "qsgd",
-]
+METHODS = ["allreduce", "topk controller.density=0.1",
+           "topk compressor=randomk controller.density=0.1", "qsgd"]  # fmt: skip
 MORE = [  # what else a step is made of, each beside a method that keeps something of its own
     "powersgd accumulate=2 optimizer.clip_norm=0.5 bucket_mb=0.02",
     "acp_sgd model=resnet20 model.depth=8 precision=bf16 bucket_mb=0.05",
@@ -19,16 +15,8 @@ MORE = [  # what else a step is made of, each beside a method that keeps somethi
     "allreduce compressor=covap controller.density=0.25 error_feedback=true bucket_mb=0 "
     "optimizer.kind=adam optimizer.momentum=0.9 optimizer.nesterov=false",
 ]
-EQUAL = [
-    "step",
-    "rank",
-    "loss",
-    "samples",
-    "sent_bytes",
-    "received_bytes",
-    "dense_bytes",
-    "density",
-]
+EQUAL = ["step", "rank", "loss", "samples", "sent_bytes", "received_bytes", "dense_bytes",
+         "density"]  # fmt: skip
 RUN = ("steps=5", "emulation.compute=measured", "profile.rate_mbit=1000", "batch_size=8")
 
 

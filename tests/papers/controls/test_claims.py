@@ -34,15 +34,12 @@ def test_a_workload_on_which_all_that_should_fail_does_decides():
     assert "topk_0.001 0.403, loses 0.442" in gradients.measured
 
 
-@pytest.mark.parametrize(
-    ("changed", "verdict", "reason"),
-    [
-        (LOST[0] + runs(claims.FORGETFUL, 0.71, 0.71, 0.72), FAILS, "randomk_0.1_no_ef loses 0.01"),
-        (LOST[0] + runs(claims.FORGETFUL, 0.1, 0.7, 0.7), UNDECIDED, "randomk_0.1_no_ef loses"),
-        (LOST[0] + LOST[1][:2], NOT_DECIDABLE, "2 pairs of seeds"),
-        (LOST[0], NOT_DECIDABLE, "no runs of randomk_0.1_no_ef in controls"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "verdict", "reason"), [
+    (LOST[0] + runs(claims.FORGETFUL, 0.71, 0.71, 0.72), FAILS, "randomk_0.1_no_ef loses 0.01"),
+    (LOST[0] + runs(claims.FORGETFUL, 0.1, 0.7, 0.7), UNDECIDED, "randomk_0.1_no_ef loses"),
+    (LOST[0] + LOST[1][:2], NOT_DECIDABLE, "2 pairs of seeds"),
+    (LOST[0], NOT_DECIDABLE, "no runs of randomk_0.1_no_ef in controls"),
+])  # fmt: skip
 def test_a_control_that_is_not_as_it_should_be_is_named(changed, verdict, reason):
     found = judged(*DENSE, *changed)[0]
     assert found.verdict == verdict and reason in found.reason

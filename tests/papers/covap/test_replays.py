@@ -148,10 +148,8 @@ def test_scaling():
 
 @pytest.mark.parametrize(("whole", "verdict"), [(13.0, HOLDS), (1.3, FAILS)])
 def test_sharding_balances_bytes(whole, verdict, monkeypatch):
-    sent = {
-        "covap_0.25": [5.0, 1.0, 1.1, 1.2, 1.0],
-        "covap_0.25_no_sharding": [9.0, whole, 1, 1, 2],
-    }
+    sent = {"covap_0.25": [5.0, 1.0, 1.1, 1.2, 1.0],
+            "covap_0.25_no_sharding": [9.0, whole, 1, 1, 2]}  # fmt: skip
     tables = {m: pd.DataFrame({"step": range(5), "sent_bytes": s}) for m, s in sent.items()}
     monkeypatch.setattr(load, "steps", lambda path: tables[str(path)])
     rows = [ran("covap_fig4", "vgg19", method, 0.4, path=method) for method in sent]

@@ -63,18 +63,13 @@ def test_figure_4_of_vgg16_holds_for_runs_as_the_text_has_them():
     assert len(told) == 8 and set(told.values()) == {HOLDS}
 
 
-@pytest.mark.parametrize(
-    ("other", "text"),
-    [
-        ({"dc2_da2": 7.0}, "VGG16: DA2 has the highest speed-up of DC2's controllers"),
-        ({"dc2_da2": 60.0}, "VGG16: DC2 has up to 2.5 times the speed-up of uniform 0.1"),
-        (
-            {"dc2_da2": 2.0, "dc2_da3": 2.0, "dc2_da4": 2.0, "dc2_da5": 2.0},
-            "VGG16: DC2 with Random-k is comparable to DC2 with Top-k",
-        ),
-        ({"dc2_da2": 29.0}, "VGG16: uniform 0.001 has about twice DA2's throughput"),
-    ],
-)
+@pytest.mark.parametrize(("other", "text"), [
+    ({"dc2_da2": 7.0}, "VGG16: DA2 has the highest speed-up of DC2's controllers"),
+    ({"dc2_da2": 60.0}, "VGG16: DC2 has up to 2.5 times the speed-up of uniform 0.1"),
+    ({"dc2_da2": 2.0, "dc2_da3": 2.0, "dc2_da4": 2.0, "dc2_da5": 2.0},
+     "VGG16: DC2 with Random-k is comparable to DC2 with Top-k"),
+    ({"dc2_da2": 29.0}, "VGG16: uniform 0.001 has about twice DA2's throughput"),
+])  # fmt: skip
 def test_a_claim_falls_with_its_numbers(other, text):
     assert verdicts(vgg16(**other), "dc2_fig4")[text] == FAILS
     assert verdicts(vgg16(), "dc2_fig4")[text] == HOLDS

@@ -134,15 +134,12 @@ def claim_of(rows: list[dict], text: str, losing: list[dict] = LOSING) -> claims
     return found
 
 
-@pytest.mark.parametrize(
-    ("finals", "verdict", "told"),
-    [
-        ([0.4600, 0.4602, 0.4601], HOLDS, ""),
-        ([0.4538, 0.4539, 0.4537], FAILS, "not so: 99.5 %"),
-        ([0.4530, 0.4600, 0.4560], UNDECIDED, "seeds scatter too much to tell: 99.5 %"),
-        ([0.4600, 0.4602], NOT_DECIDABLE, "needs 3 pairs of seeds with loss of dct_dp_0.005_"),
-    ],
-)
+@pytest.mark.parametrize(("finals", "verdict", "told"), [
+    ([0.4600, 0.4602, 0.4601], HOLDS, ""),
+    ([0.4538, 0.4539, 0.4537], FAILS, "not so: 99.5 %"),
+    ([0.4530, 0.4600, 0.4560], UNDECIDED, "seeds scatter too much to tell: 99.5 %"),
+    ([0.4600, 0.4602], NOT_DECIDABLE, "needs 3 pairs of seeds with loss of dct_dp_0.005_"),
+])  # fmt: skip
 def test_the_scatter_over_seeds_decides(finals, verdict, told):
     rows = of_table_2({DENSE: [0.4538] * 3, SPARSEST: finals})
     claim = claim_of(rows, "99.5 % sparse, it is worse")
@@ -151,13 +148,10 @@ def test_the_scatter_over_seeds_decides(finals, verdict, told):
     assert len(claim.runs) == 3 + len(finals)
 
 
-@pytest.mark.parametrize(
-    ("losing", "said"),
-    [
-        (controls.of_clicks(0.5, world="virtual"), "testbed insensitive: sketch_0.1 loses 0.019"),
-        ([], "testbed insensitive: no runs of dct_controls"),
-    ],
-)
+@pytest.mark.parametrize(("losing", "said"), [
+    (controls.of_clicks(0.5, world="virtual"), "testbed insensitive: sketch_0.1 loses 0.019"),
+    ([], "testbed insensitive: no runs of dct_controls"),
+])  # fmt: skip
 def test_where_nothing_loses_that_should_no_loss_is_decided(losing, said):
     rows = of_table_2({DENSE: [0.4538] * 3, SPARSEST: [0.4600, 0.4602, 0.4601]})
     claim = claim_of(rows, "99.5 % sparse, it is worse", losing)

@@ -24,12 +24,8 @@ METHODS = {density: method for method, density in production.ASKED.items()}
 SPARSITIES = {DENSE: 1.0} | {METHODS[density]: gain for density, gain in GAINS.items()}
 CUTS = {"allreduce": 1.0, "dct_mp_0.25": 0.93, "dct_mp_0.1": 0.8605, "dct_mp_0.05": 0.8557}
 HYBRID = {"allreduce": 1.0, "dct_mp_0.1": 0.8, "dct_dp_0.01": 0.8, "dct_hybrid": 0.629}
-OF = {
-    production.LIFESPAN: LIFESPANS,
-    production.SPARSITY: SPARSITIES,
-    production.ACTIVATIONS: CUTS,
-    production.HYBRID: HYBRID,
-}
+OF = {production.LIFESPAN: LIFESPANS, production.SPARSITY: SPARSITIES, production.ACTIVATIONS: CUTS,
+      production.HYBRID: HYBRID}  # fmt: skip
 
 
 def sent(method: str, least: float = 0.0) -> dict[str, float]:
@@ -58,23 +54,20 @@ def verdict(rows: list[dict], text: str) -> str:
     return claim.verdict
 
 
-@pytest.mark.parametrize(
-    ("experiment", "other", "text"),
-    [
-        (production.LIFESPAN, {production.L1: 0.9}, "(L = 1) makes it slower"),
-        (production.LIFESPAN, {production.L1: 3.3}, "(L = 1) makes it slower"),
-        (production.LIFESPAN, {production.L1000: 1.02}, "L = 1000 makes it faster"),
-        (production.LIFESPAN, {production.L10000: 0.7}, "L = 10000 gains no more"),
-        (production.LIFESPAN, {production.PARTITION_1: 1.0}, "less than half as much"),
-        (production.SPARSITY, {METHODS[0.1]: 0.9}, "grows up to 95 %"),
-        (production.SPARSITY, {METHODS[0.005]: 0.7}, "beyond 95 % it is flat"),
-        (production.ACTIVATIONS, {"dct_mp_0.1": 0.99}, "90 % sparse takes less time"),
-        (production.ACTIVATIONS, {"dct_mp_0.05": 0.7}, "95 % gains little more"),
-        (production.HYBRID, {"dct_hybrid": 0.99}, "take less time (37.1 %)"),
-        (production.HYBRID, {"dct_mp_0.1": 0.64}, "more than either alone"),
-        (production.HYBRID, {"dct_hybrid": 0.99}, "up to 37 % less time"),
-    ],
-)
+@pytest.mark.parametrize(("experiment", "other", "text"), [
+    (production.LIFESPAN, {production.L1: 0.9}, "(L = 1) makes it slower"),
+    (production.LIFESPAN, {production.L1: 3.3}, "(L = 1) makes it slower"),
+    (production.LIFESPAN, {production.L1000: 1.02}, "L = 1000 makes it faster"),
+    (production.LIFESPAN, {production.L10000: 0.7}, "L = 10000 gains no more"),
+    (production.LIFESPAN, {production.PARTITION_1: 1.0}, "less than half as much"),
+    (production.SPARSITY, {METHODS[0.1]: 0.9}, "grows up to 95 %"),
+    (production.SPARSITY, {METHODS[0.005]: 0.7}, "beyond 95 % it is flat"),
+    (production.ACTIVATIONS, {"dct_mp_0.1": 0.99}, "90 % sparse takes less time"),
+    (production.ACTIVATIONS, {"dct_mp_0.05": 0.7}, "95 % gains little more"),
+    (production.HYBRID, {"dct_hybrid": 0.99}, "take less time (37.1 %)"),
+    (production.HYBRID, {"dct_mp_0.1": 0.64}, "more than either alone"),
+    (production.HYBRID, {"dct_hybrid": 0.99}, "up to 37 % less time"),
+])  # fmt: skip
 def test_a_claim_of_time_holds_for_the_papers_steps_and_falls_with_others(experiment, other, text):
     assert verdict(runs(experiment), text) == HOLDS
     assert verdict(runs(experiment, other), text) == FAILS
@@ -125,24 +118,13 @@ def with_losses(experiment: str, factors: dict[str, float]) -> list[dict]:
     ] + controls.of_clicks()  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("experiment", "holding", "failing", "text"),
-    [
-        (production.HYBRID, {}, {"dct_hybrid": 1.01}, "99 %: the test loss is the same"),
-        (
-            production.ACTIVATIONS,
-            {"dct_mp_0.1": 0.9998, "dct_mp_0.25": 0.9997},
-            {"dct_mp_0.1": 1.001},
-            "12 cuts: 75 and 90 % sparse, the test loss is better",
-        ),
-        (
-            production.ACTIVATIONS,
-            {"dct_mp_0.05": 1.0012},
-            {"dct_mp_0.05": 1.0},
-            "12 cuts: 95 % sparse, the test loss is worse",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("experiment", "holding", "failing", "text"), [
+    (production.HYBRID, {}, {"dct_hybrid": 1.01}, "99 %: the test loss is the same"),
+    (production.ACTIVATIONS, {"dct_mp_0.1": 0.9998, "dct_mp_0.25": 0.9997}, {"dct_mp_0.1": 1.001},
+     "12 cuts: 75 and 90 % sparse, the test loss is better"),
+    (production.ACTIVATIONS, {"dct_mp_0.05": 1.0012}, {"dct_mp_0.05": 1.0},
+     "12 cuts: 95 % sparse, the test loss is worse"),
+])  # fmt: skip
 def test_a_claim_of_loss_needs_seeds(experiment, holding, failing, text):
     rows = with_losses(experiment, holding)
     assert verdict(rows, text) == HOLDS

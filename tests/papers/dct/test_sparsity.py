@@ -24,16 +24,13 @@ def told(
     return found
 
 
-@pytest.mark.parametrize(
-    ("method", "config", "family", "density", "lifespan"),
-    [
-        ("dct_dp_0.05", told(0.05, 1000), "dct_dp", 0.05, 1000),
-        ("dct_dp_sort", told(0.05, 100, selection="sort"), "dct_dp_selection=sort", 0.05, 100),
-        ("dct_mp_1", told(1.0, crossing=1), "dct_mp", 1, math.nan),
-        ("dct_mp_0.25", told(1.0, crossing=0.25), "dct_mp", 0.25, math.nan),
-        ("dc2_da2", {}, "dc2_da2", math.nan, math.nan),
-    ],
-)
+@pytest.mark.parametrize(("method", "config", "family", "density", "lifespan"), [
+    ("dct_dp_0.05", told(0.05, 1000), "dct_dp", 0.05, 1000),
+    ("dct_dp_sort", told(0.05, 100, selection="sort"), "dct_dp_selection=sort", 0.05, 100),
+    ("dct_mp_1", told(1.0, crossing=1), "dct_mp", 1, math.nan),
+    ("dct_mp_0.25", told(1.0, crossing=0.25), "dct_mp", 0.25, math.nan),
+    ("dc2_da2", {}, "dc2_da2", math.nan, math.nan),
+])  # fmt: skip
 def test_a_family_is_a_method_without_its_numbers(
     method, config, family, density, lifespan
 ) -> None:

@@ -41,15 +41,12 @@ def verdict(folder: Path, text: str) -> tuple[str, str]:
     return claim.verdict, claim.measured or claim.reason
 
 
-@pytest.mark.parametrize(
-    ("exponent", "swing", "steps", "grows", "steady"),
-    [
-        (1.0, 0.2, STEPS, HOLDS, HOLDS),
-        (0.1, 0.2, STEPS, FAILS, HOLDS),
-        (1.0, 0.8, STEPS, HOLDS, FAILS),
-        (1.0, 0.2, 20, HOLDS, NOT_DECIDABLE),
-    ],
-)
+@pytest.mark.parametrize(("exponent", "swing", "steps", "grows", "steady"), [
+    (1.0, 0.2, STEPS, HOLDS, HOLDS),
+    (0.1, 0.2, STEPS, FAILS, HOLDS),
+    (1.0, 0.8, STEPS, HOLDS, FAILS),
+    (1.0, 0.2, 20, HOLDS, NOT_DECIDABLE),
+])  # fmt: skip
 def test_a_gradients_threshold(tmp_path, exponent, swing, steps, grows, steady):
     """Of each run at the density that it sends; what it would be at others does not count."""
     for sent in thresholds.OF_GRADIENT:
@@ -90,14 +87,11 @@ def falling(folder: Path, seed: int, end: float, zero: tuple[float, ...] = ()) -
         run(folder, thresholds.CUTS, f"dct_mp_{kept:g}", seed, *rows)
 
 
-@pytest.mark.parametrize(
-    ("ends", "expected"),
-    [
-        ({0: 0.5, 1: 0.5, 2: 0.5}, HOLDS),
-        ({0: 0.9, 1: 0.9, 2: 0.9}, FAILS),
-        ({0: 0.5, 1: 0.9, 2: 0.5}, UNDECIDED),
-    ],
-)
+@pytest.mark.parametrize(("ends", "expected"), [
+    ({0: 0.5, 1: 0.5, 2: 0.5}, HOLDS),
+    ({0: 0.9, 1: 0.9, 2: 0.9}, FAILS),
+    ({0: 0.5, 1: 0.9, 2: 0.5}, UNDECIDED),
+])  # fmt: skip
 def test_thresholds_fall_faster_where_they_are_used(tmp_path, ends, expected):
     """Without DCT-MP they fall to 0.8 of the start."""
     for seed in SEEDS:

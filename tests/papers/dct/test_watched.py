@@ -31,10 +31,8 @@ def histogram(model: str, center: float, scale: float, deviation: float) -> pd.D
 
 
 def test_a_line_is_the_mean_over_ranks_and_then_over_seeds() -> None:
-    seen = [
-        Saw("m", 0, 1.0, table((0, 0, "w", 0.1, 1.0), (0, 1, "w", 0.1, 3.0))),
-        Saw("m", 1, 1.0, table((0, 0, "w", 0.1, 6.0))),
-    ]
+    seen = [Saw("m", 0, 1.0, table((0, 0, "w", 0.1, 1.0), (0, 1, "w", 0.1, 3.0))),
+            Saw("m", 1, 1.0, table((0, 0, "w", 0.1, 6.0)))]  # fmt: skip
     rows = watched.together(seen)
     assert set(rows.seed) == {0, 1} and (rows.kept == 1).all()
     (line,) = watched.lines(rows).itertuples(index=False)

@@ -11,18 +11,10 @@ TO_TARGET = DRAWINGS["local_steps_images-time_to_target"]
 
 
 def rows(method: str, rate: float, times_s: list[float], reached: bool = True) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "experiment": "local_steps_images",
-            "method": method,
-            "conditions": [{"profile.rate_mbit": rate} for _ in times_s],
-            "seed": range(len(times_s)),
-            "metric": "accuracy",
-            "target": 0.69,
-            "reached": [True, reached],
-            "time_to_target_s": times_s,
-        }
-    )
+    return pd.DataFrame({"experiment": "local_steps_images", "method": method,
+                         "conditions": [{"profile.rate_mbit": rate} for _ in times_s],
+                         "seed": range(len(times_s)), "metric": "accuracy", "target": 0.69,
+                         "reached": [True, reached], "time_to_target_s": times_s})  # fmt: skip
 
 
 def test_time_to_the_target_is_a_mean_of_pairs_that_all_reach_it() -> None:

@@ -176,14 +176,11 @@ def told_of(folder: Path, id: str) -> dict[str, Claim]:
     return {claim.text: claim for claim in found if claim.id == id}
 
 
-@pytest.mark.parametrize(
-    ("last_s", "stable", "falling"),
-    [
-        ({"netsense": 0.1, "allreduce": 1.0, "topk_0.1_int64": 0.9}, HOLDS, HOLDS),
-        ({"netsense": 0.2, "allreduce": 1.0, "topk_0.1_int64": 0.9}, FAILS, HOLDS),
-        ({"netsense": 0.1, "allreduce": 0.1, "topk_0.1_int64": 0.9}, HOLDS, FAILS),
-    ],
-)
+@pytest.mark.parametrize(("last_s", "stable", "falling"), [
+    ({"netsense": 0.1, "allreduce": 1.0, "topk_0.1_int64": 0.9}, HOLDS, HOLDS),
+    ({"netsense": 0.2, "allreduce": 1.0, "topk_0.1_int64": 0.9}, FAILS, HOLDS),
+    ({"netsense": 0.1, "allreduce": 0.1, "topk_0.1_int64": 0.9}, HOLDS, FAILS),
+])  # fmt: skip
 def test_stability_is_compared_over_the_time_all_have(tmp_path, last_s, stable, falling):
     """Of 100 steps each is longer than the one before by the same share of the whole way."""
     for method, last in last_s.items():
