@@ -137,9 +137,7 @@ def check(bad: str, found: Answer) -> None:
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_bad_command_is_told_what_to_write_and_starts_nothing(
-    bad: str, folder: Path, warm: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_command_is_told_what_to_write_and_starts_nothing(bad, folder, warm):
     before = left(folder)
     check(bad, answer(shlex.split(bad)))
     assert left(folder) == before

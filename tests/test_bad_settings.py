@@ -191,9 +191,7 @@ def unrefused(line: tuple[str, ...], folder: Path) -> str:
     pytest.param(SOME_NEVER, marks=[pytest.mark.long, pytest.mark.timeout(600)]),
     pytest.param(ALL_NEVER, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
 ])  # fmt: skip
-def test_what_no_key_can_be_is_refused_by_a_short_answer_that_names_it(
-    count: int, tmp_path: Path
-) -> None:
+def test_what_no_key_can_be_is_refused_by_a_short_answer_that_names_it(count, tmp_path):
     found = {}
     for number, line in enumerate(refused_lines(count)):
         try:
@@ -239,9 +237,7 @@ def misleading(line: Words, said: str, results: str) -> str:
     pytest.param(SOME_ADVICE, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
     pytest.param(ALL_ADVICE, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
 ])  # fmt: skip
-def test_what_an_answer_says_to_write_is_accepted_or_refused_later(
-    count: int, tmp_path: Path
-) -> None:
+def test_what_an_answer_says_to_write_is_accepted_or_refused_later(count, tmp_path):
     results, advised, wrong_ones, raw = f"results={tmp_path}", 0, {}, {}
     for line in [*refused_lines(count, seed=1), *written_by_hand(count)]:
         said = answer(*line, results).said

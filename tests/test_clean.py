@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from harness.records import status
 from harness.records.run_directory import read_json, write_json
 from tests.door import door
@@ -36,9 +34,7 @@ def ended_pid() -> int:
     return process.pid
 
 
-def test_temporary_files_of_dead_runs_go_and_those_of_live_runs_stay(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_temporary_files_of_dead_runs_go_and_those_of_live_runs_stay(tmp_path, capsys):
     live = run_dir(tmp_path, "live")
     dead = run_dir(tmp_path, "dead", pid=ended_pid())
     earlier = run_dir(tmp_path, "earlier", boot_id="another")

@@ -56,9 +56,7 @@ def test_the_folder_and_the_experiment_are_both_given() -> None:
     assert plain["experiment"] == "mine"
 
 
-def test_the_laptop_s_scale_is_taken_where_data_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_laptop_s_scale_is_taken_where_data_lacks(tmp_path, monkeypatch):
     monkeypatch.setenv("GRADNET_DATA", str(tmp_path))
     for words in ([NAME], [NAME, "scale=auto"]):
         runs, said, *_ = describe([[*words, "method=allreduce", "seed=0"]])

@@ -58,9 +58,7 @@ def test_what_is_composed_is_what_hydra_composes(asked: str) -> None:
     ("network=simulated", "network.device.costs", {"topk": {"element_ns": 2}}),
     ("network=simulated network/device=v100", "network.device.costs.topk", {"bucket_us": 3}),
 ])  # fmt: skip
-def test_keys_can_be_added_to_a_mapping_of_a_part_in_every_form(
-    chosen: str, key: str, value: dict[str, Any]
-) -> None:
+def test_keys_can_be_added_to_a_mapping_of_a_part_in_every_form(chosen, key, value):
     text = str(value).replace("'", "").replace(" ", "")
     one_by_one = " ".join(f"{key}.{name}={value[name]}" for name in value).replace("'", "")
     before = sweep.load(chosen.split())

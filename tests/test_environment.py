@@ -34,9 +34,7 @@ def test_a_change_is_told_with_the_commit(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["loose", "packed", "detached"])
-def test_the_commit_is_known_where_there_is_no_git(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
-) -> None:
+def test_the_commit_is_known_where_there_is_no_git(checkout, monkeypatch, tmp_path, how):
     commit = _run(checkout, "rev-parse", "HEAD")
     if how == "packed":
         _run(checkout, "pack-refs", "--all")
@@ -46,9 +44,7 @@ def test_the_commit_is_known_where_there_is_no_git(
     assert environment._git(checkout) == {"commit": commit, "dirty": None}
 
 
-def test_outside_a_checkout_no_commit_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_a_checkout_no_commit_is_told(tmp_path, monkeypatch):
     assert environment._git(tmp_path) is None
     monkeypatch.setenv("PATH", str(tmp_path))
     assert environment._git(tmp_path) is None

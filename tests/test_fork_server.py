@@ -62,9 +62,7 @@ def test_it_says_leaves_and_ends_with_the_same(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.launch
-def test_a_run_over_packets_has_the_same_processes_and_ends_by_the_same_signals(
-    tmp_path: Path,
-) -> None:
+def test_a_run_over_packets_has_the_same_processes_and_ends_by_the_same_signals(tmp_path):
     assert packets(popen, tmp_path / "a") == packets(fresh, tmp_path / "b")
 
 
@@ -96,9 +94,7 @@ def parent(pid: int) -> int:
 
 
 @pytest.mark.parametrize("words", SCRIPTS, ids=range(len(SCRIPTS)))
-def test_what_is_forked_with_libraries_alone_runs_the_code_where_it_is(
-    words: list[str], tmp_path: Path
-) -> None:
+def test_what_is_forked_with_libraries_alone_runs_the_code_where_it_is(words, tmp_path):
     for name, content in (("__init__", ""), ("told", TELLS), ("more/beside", "")):
         file = tmp_path / "tests" / f"{name}.py"
         file.parent.mkdir(exist_ok=True)

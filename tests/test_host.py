@@ -272,9 +272,7 @@ def test_without_the_right_to_shape_one_line_says_so(tmp_path: Path) -> None:
     ("SLURM_NODEID", "SLURM_NNODES"),
     ("GROUP_RANK", "GROUP_WORLD_SIZE"),
 ])  # fmt: skip
-def test_what_started_the_commands_knows_the_place_of_a_machine(
-    monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
-) -> None:
+def test_what_started_the_commands_knows_the_place_of_a_machine(monkeypatch, names):
     monkeypatch.setenv("SLURM_NODEID", "0")  # under torchrun its own numbers count
     for name, value in zip(names, "34", strict=True):
         monkeypatch.setenv(name, value)
@@ -289,9 +287,7 @@ def test_what_started_the_commands_knows_the_place_of_a_machine(
     ({"MASTER_ADDR": "no such.name"}, "got no such.name by MASTER_ADDR: "),
     ({"SLURM_JOB_NODELIST": "n[1-2]", "PATH": ""}, "`scontrol show hostnames n.1-2.` failed: "),
 ])  # fmt: skip
-def test_a_first_machine_that_others_cannot_reach_is_refused(
-    monkeypatch: pytest.MonkeyPatch, said: dict[str, str], told: str
-) -> None:
+def test_a_first_machine_that_others_cannot_reach_is_refused(monkeypatch, said, told):
     for name in (placement.MASTER, placement.NODES):
         monkeypatch.delenv(name, raising=False)
     for name, value in said.items():

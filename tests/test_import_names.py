@@ -20,9 +20,7 @@ def imported(folder: Path, *command: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.parametrize("command", [("-m", "harness", "--version"), ("-c", "import gradnet")])
-def test_a_package_that_is_found_first_is_named(
-    name: str, command: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_package_that_is_found_first_is_named(name, command, tmp_path):
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").touch()
     code, said = imported(tmp_path, *command)

@@ -105,9 +105,7 @@ def composed_job(number: int) -> launchers.DictConfig:
     (KeyboardInterrupt(), "interrupted", False),
     (SystemExit(-1), "interrupted", False),
 ])  # fmt: skip
-def test_a_job_tells_how_it_ended_whatever_is_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, state: str, refused: bool
-) -> None:
+def test_a_job_tells_how_it_ended_whatever_is_raised(tmp_path, monkeypatch, error, state, refused):
     folder = small(tmp_path)
     with pytest.raises(type(error)):
         job(folder, monkeypatch, error)
@@ -115,9 +113,7 @@ def test_a_job_tells_how_it_ended_whatever_is_raised(
     assert ending and (ending.state, ending.refused, ending.skipped) == (state, refused, False)
 
 
-def test_a_job_that_is_queued_again_after_its_run_leaves_the_first_ending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_is_queued_again_after_its_run_leaves_the_first_ending(tmp_path, monkeypatch):
     folder = small(tmp_path)
     done = run.Outcome(folder.runs()[0].run_dir, "succeeded", None, skipped=False)
     job(folder, monkeypatch, done)
@@ -126,9 +122,7 @@ def test_a_job_that_is_queued_again_after_its_run_leaves_the_first_ending(
 
 
 @pytest.mark.parametrize("raised", [None, RuntimeError("the queue is closed\nat all")])
-def test_a_run_whose_job_never_ended_has_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: Exception | None, caplog: object
-) -> None:
+def test_a_run_whose_job_never_ended_has_failed(tmp_path, monkeypatch, raised, caplog):
     def launch(*asked: object) -> None:
         if raised:
             raise raised

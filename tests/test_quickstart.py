@@ -1,7 +1,6 @@
 """The quickstart: an answer always, and a proof whose failure costs nothing but its own lines."""
 
 from math import nan
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,9 +13,7 @@ from tests.test_settings import settings
 
 @pytest.mark.launch
 @pytest.mark.long
-def test_the_answer_stands_when_the_proof_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_answer_stands_when_the_proof_fails(tmp_path, monkeypatch, capsys):
     """As on a full disk; the figure and the page are there, and the exit status is 0."""
     monkeypatch.setattr(quickstart, "METHODS", "allreduce,powersgd")
     monkeypatch.setattr(quickstart, "RATES_MBIT", [8, 32])
@@ -41,9 +38,7 @@ def runs(**columns: object) -> pd.DataFrame:
     return pd.DataFrame([names | columns])
 
 
-def test_the_answer_says_who_is_first_and_who_never_arrives(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_answer_says_who_is_first_and_who_never_arrives(monkeypatch):
     finals = pd.DataFrame({"method": ["topk"], "final": [0.5]})
     monkeypatch.setattr(quickstart.metrics, "table", lambda runs: finals)
     rates = [16.0, 32.0, 64.0]
@@ -93,9 +88,7 @@ def test_without_namespaces_the_answer_stands_and_no_proof_is_performed(
          "; does not count: a link"),
     ],
 )  # fmt: skip
-def test_a_proof_says_within_what_it_counts(
-    monkeypatch: pytest.MonkeyPatch, told: dict[str, object], end: str
-) -> None:
+def test_a_proof_says_within_what_it_counts(monkeypatch, told, end):
     monkeypatch.setattr(quickstart.load, "steps", lambda path: path)
     monkeypatch.setattr(quickstart.metrics, "iteration_s", lambda steps: 0.08)
     of_run = {"method": "qsgd", "path": "a", "simulated": False, "dilation": 1.0}

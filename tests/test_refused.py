@@ -119,9 +119,7 @@ UNITS = {
 
 
 @pytest.mark.parametrize("bad", UNITS)
-def test_a_value_with_a_unit_is_answered_by_the_number_in_the_unit_of_its_key(
-    bad: str, tmp_path: Path
-) -> None:
+def test_a_value_with_a_unit_is_answered_by_the_number_in_the_unit_of_its_key(bad, tmp_path):
     said = refusal(tmp_path / "results", bad)
     key = bad.partition("=")[0].rpartition(".")[2]
     assert f"{key} must be" in said and said.endswith(f"; write {UNITS[bad]}")

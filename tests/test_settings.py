@@ -2,7 +2,6 @@
 
 import shutil
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hydra.errors import MissingConfigException
@@ -233,9 +232,7 @@ def test_every_seed_of_a_profile_follows_the_network_s(profile):
     assert all(value == 41 for value in seeds)
 
 
-def test_a_choice_that_is_changed_is_composed_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_choice_that_is_changed_is_composed_anew(tmp_path, monkeypatch):
     """What a process has read once it reads again, as in a notebook whose choices are edited."""
     conf = shutil.copytree(sweep.CONF, tmp_path / "conf")
     for module in (search_path, sweep):

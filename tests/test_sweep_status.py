@@ -47,9 +47,7 @@ def test_counts_and_time_left(sweep: SweepFolder, capsys: pytest.CaptureFixture[
     assert shown(sweep, capsys, "") == shown(sweep, capsys)  # of all results
 
 
-def test_a_run_runs_while_its_lock_is_held_on_whichever_machine(
-    sweep: SweepFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_runs_while_its_lock_is_held_on_whichever_machine(sweep, capsys):
     with directory_to_ourselves(sweep.runs()[1].run_dir):
         first, running = shown(sweep, capsys)
     assert "1 of 5 done, 1 running, 0 failed, 3 to do" in first
@@ -57,9 +55,7 @@ def test_a_run_runs_while_its_lock_is_held_on_whichever_machine(
     assert "1 of 5 done, 0 running, 0 failed, 4 to do" in shown(sweep, capsys)[0]
 
 
-def test_what_failed_since_is_named_with_its_reason(
-    sweep: SweepFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_failed_since_is_named_with_its_reason(sweep, capsys):
     ended(sweep.runs()[1].run_dir, "invalid", "a link\x1b[2J\nand more")
     ended(sweep.runs()[2].run_dir, "interrupted", "stopped by the user")  # to be done again
     sweep.end(3, JobEnding(str(sweep.runs()[3].run_dir), "failed", "no data", False, refused=True))
@@ -72,9 +68,7 @@ def test_what_failed_since_is_named_with_its_reason(
     assert door("report", "--status", sweep.path.parents[1]) == 1
 
 
-def test_the_same_runs_have_one_folder_and_another_command_another(
-    sweep: SweepFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_runs_have_one_folder_and_another_command_another(sweep, capsys):
     results, asked = sweep.path.parents[1], sweep.runs()
     assert SweepFolder.of(results, asked) == sweep and sweep.runs() == asked
     later = SweepFolder.of(results, asked[:1])
@@ -85,9 +79,7 @@ def test_the_same_runs_have_one_folder_and_another_command_another(
 @pytest.mark.parametrize(
     "content", ["", "[]", '{"runs": [1]}', '{"runs": [["a", "b"]]}', "{" * 9999]
 )
-def test_of_a_damaged_sweep_the_runs_that_are_there_are_shown(
-    sweep: SweepFolder, capsys: pytest.CaptureFixture[str], content: str
-) -> None:
+def test_of_a_damaged_sweep_the_runs_that_are_there_are_shown(sweep, capsys, content):
     (sweep.path / "runs.json").write_text(content)
     assert shown(sweep, capsys) == [
         "1 of 2 done, 0 running, 1 failed, 0 to do, each asked for by a command of its own",
@@ -95,9 +87,7 @@ def test_of_a_damaged_sweep_the_runs_that_are_there_are_shown(
     ]
 
 
-def test_runs_that_no_sweep_asked_for_are_shown_by_method_and_seed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_that_no_sweep_asked_for_are_shown_by_method_and_seed(tmp_path, capsys):
     assert door("report", "--status", tmp_path / "name") == 1
     assert "there is no run in" in capsys.readouterr().err
     for name, state in (

@@ -56,9 +56,7 @@ def _through(scheme: GaussianSketch, x: torch.Tensor, training: bool = True) -> 
     return scheme.received(piece, (x.shape[0], x.shape[1]), training)[0]
 
 
-def test_a_fresh_sketch_is_another_for_every_batch_and_evaluations_change_none_of_training() -> (
-    None
-):
+def test_a_fresh_sketch_is_another_for_every_batch_and_evaluations_change_none_of_training():
     x = torch.eye(20)
     often, never = GaussianSketch(0.5, 1), GaussianSketch(0.5, 1)
     trained, evaluated = [], []

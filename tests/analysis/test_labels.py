@@ -76,9 +76,7 @@ def test_a_style_file_decides_names_colours_width_and_title(tmp_path: Path) -> N
     ("names: [topk]", "names must be texts by the names of methods"),
     ("{", "must be YAML"),
 ])  # fmt: skip
-def test_a_style_file_that_cannot_be_followed_is_refused_in_a_line(
-    text: str, said: str, tmp_path: Path
-) -> None:
+def test_a_style_file_that_cannot_be_followed_is_refused_in_a_line(text, said, tmp_path):
     (tmp_path / "style.yaml").write_text(text)
     with pytest.raises(BadSetting, match=re.escape(said)) as refused:
         style_file.read(tmp_path / "style.yaml")

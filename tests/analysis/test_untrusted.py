@@ -141,9 +141,7 @@ def same(path: Path, data: bytes) -> bool:
     name=st.sampled_from(FILES),
     at=st.floats(0, 1, exclude_max=True),
 )
-def test_damage_of_one_file_leaves_out_its_run_and_changes_no_other(
-    sweep: Path, change: Callable[[bytes, float], bytes], name: str, at: float
-) -> None:
+def test_damage_of_one_file_leaves_out_its_run_and_changes_no_other(sweep, change, name, at):
     file = sweep / "topk_0.1-1" / name
     whole = file.read_bytes()
     damaged = change(whole, at)
@@ -170,9 +168,7 @@ def _same_end(before: bytes, after: bytes) -> bool:
     return all(first[key] == second[key] for key in ("state", "files"))
 
 
-def test_a_report_tells_the_rest_and_ends_with_1(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_tells_the_rest_and_ends_with_1(folder, capsys, monkeypatch):
     by_hand.tear(folder / "allreduce-0" / "steps.csv")
     assert door("report", folder) == 1
     text = capsys.readouterr().out
@@ -183,9 +179,7 @@ def test_a_report_tells_the_rest_and_ends_with_1(
 @pytest.mark.parametrize(
     "names", [["../../evil", "/tmp/evil", ".."], [".hidden", "a\nb", 3], [None, []]]
 )
-def test_a_foreign_name_of_an_experiment_reaches_no_other_folder(
-    folder: Path, names: list[object]
-) -> None:
+def test_a_foreign_name_of_an_experiment_reaches_no_other_folder(folder, names):
     hit = ["allreduce-0", "allreduce-1", "topk_0.1-0"][: len(names)]
     for run, name in zip(hit, names, strict=True):
         told = by_hand.config(run.rpartition("-")[0], experiment=name)

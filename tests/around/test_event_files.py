@@ -130,9 +130,7 @@ def test_others_files_links_and_pipes_are_not_read(tmp_path: Path, writer: Summa
     assert files.scalars() == []
 
 
-def test_more_than_a_program_writes_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_than_a_program_writes_is_not_read(tmp_path, monkeypatch):
     files = EventFiles(tmp_path)
     (tmp_path / FILE).write_bytes(bytes(100))
     assert files.scalars() == []

@@ -64,9 +64,7 @@ def test_the_run_id_depends_on_them_and_on_nothing_beside(folder: Path) -> None:
     assert run_id() != before
 
 
-def test_a_program_of_the_search_path_counts_unless_it_is_installed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_of_the_search_path_counts_unless_it_is_installed(folder, monkeypatch):
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     assert set(named_files.digests(["run.sh"])) == {"run.sh"}
     assert named_files.digests(["sh", "-c", "true"]) == {}
@@ -78,9 +76,7 @@ def test_of_an_installed_package_only_the_module_counts() -> None:
     assert named_files._sources("no_such_package.train") == []
 
 
-def test_a_file_that_is_too_large_to_read_counts_by_its_time(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_too_large_to_read_counts_by_its_time(folder, monkeypatch):
     monkeypatch.setattr(named_files, "MOST_BYTES", 1)
     before = named_files.digests(["python", "base.yaml"])
     os.utime(folder / "base.yaml", (0, 0))

@@ -60,8 +60,6 @@ def test_a_time_without_what_no_link_carried_is_believed() -> None:
     ([0.0, 3.0, 6.0], [0.0, 1.0, 2.0], "6 s passed by the command's own time from step 0 to 2"),
     ([0.0, 1.0, 0.5], [0.0, 1.0, 2.0], "goes back by 0.5 s from step 1 to 2"),
 ])  # fmt: skip
-def test_a_time_that_cannot_be_is_told(
-    told_s: list[float], came_s: list[float], reason: str
-) -> None:
+def test_a_time_that_cannot_be_is_told(told_s, came_s, reason):
     [only] = of_time(told_s, came_s)
     assert reason in only and "leave the group time out" in only

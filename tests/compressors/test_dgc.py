@@ -33,9 +33,7 @@ def train(size: int, make: Callable[[], DGC], density: float) -> list[tuple[DGC,
 @pytest.mark.parametrize("masking", [True, False])
 @pytest.mark.parametrize("nesterov", [True, False])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_several_steps_are_those_of_float64(
-    size: int, nesterov: bool, masking: bool, clip_norm: float | None
-) -> None:
+def test_several_steps_are_those_of_float64(size, nesterov, masking, clip_norm):
     """What is selected is taken from the compressor: entries of v that are zero afterwards."""
     sent: list[list[np.ndarray]] = [[] for _ in range(size)]
 
@@ -95,9 +93,7 @@ def test_several_steps_are_those_of_float64(
 
 @pytest.mark.parametrize(("masking", "density"), [(False, 0.1), (False, 1.0), (True, 1.0)])
 @pytest.mark.parametrize("nesterov", [True, False])
-def test_without_masking_or_at_density_1_it_is_momentum_sgd_late(
-    nesterov: bool, masking: bool, density: float
-) -> None:
+def test_without_masking_or_at_density_1_it_is_momentum_sgd_late(nesterov, masking, density):
     """What was sent and what v still holds are the steps of torch's optimizer."""
     weight = torch.nn.Parameter(torch.zeros(N))
     sgd = torch.optim.SGD([weight], lr=1.0, momentum=0.9, nesterov=nesterov)

@@ -158,9 +158,7 @@ def test_codes_are_those_of_torch(n: int, width: int, ends: str, plain: None) ->
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("ends", GRIDS)
 @pytest.mark.parametrize("workers", [1, 3, 9])
-def test_codes_are_added_as_torch_adds_them(
-    width: int, ends: str, workers: int, plain: None
-) -> None:
+def test_codes_are_added_as_torch_adds_them(width, ends, workers, plain):
     n = 1000
     grid = Grid(GRIDS[ends](n), width)
     random = torch.Generator().manual_seed(width)
@@ -245,9 +243,7 @@ def test_a_sum_is_measured(n: int) -> None:
 @pytest.mark.parametrize("kind", ["heavy", "ties", "zeros", "nan"])
 @pytest.mark.parametrize("k", [1, 500, 6000])
 @pytest.mark.parametrize("with_added", [False, True])
-def test_the_largest_are_found_by_a_sampled_bound(
-    kind: str, k: int, with_added: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_largest_are_found_by_a_sampled_bound(kind, k, with_added, monkeypatch):
     if gpu.loops() is not None:
         from compressors.kernels import gpu_selection
 

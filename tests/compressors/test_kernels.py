@@ -103,9 +103,7 @@ def test_what_was_taken_lasts_whatever_other_threads_take(compiled: kernels.Comp
 
 @pytest.mark.parametrize("numpy", [False, True])
 @pytest.mark.parametrize("kind", INPUTS)
-def test_adding_and_comparing_is_both(
-    kind: str, numpy: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_adding_and_comparing_is_both(kind, numpy, monkeypatch):
     grad = inputs(kind, 4097)
     residual = 0.1 * inputs("normal", 4097)
     total = residual + grad
@@ -169,9 +167,7 @@ def test_signs_are_those_of_numpy(kind: str, n: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("kind", INPUTS)
-def test_moments_of_sums_are_those_of_torch(
-    kind: str, n: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_moments_of_sums_are_those_of_torch(kind, n, monkeypatch):
     for x in (inputs(kind, n), 1e35 * inputs(kind, n), torch.empty(0)):
         packed = torch.empty(packed_bytes(x.numel(), 1), dtype=torch.uint8)
         for squared in (False, True):
@@ -232,9 +228,7 @@ def test_a_cache_that_fails_is_done_without(monkeypatch: pytest.MonkeyPatch) -> 
     assert load(monkeypatch)[1].startswith("numba")
 
 
-def test_it_is_known_before_whether_there_is_something_to_compile(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_it_is_known_before_whether_there_is_something_to_compile(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(kernels.CHOICE, raising=False)
     assert kernels.to_compile()

@@ -123,9 +123,7 @@ def train(make: Callable[[], Any], size: int, density: float = 1.0) -> list[list
     ],
     ids=["powersgd", "powersgd_apart", "acp_sgd"],
 )
-def test_several_steps_are_those_of_float64(
-    make: Any, rule: Any, size: int, rank: int, reuse: bool
-) -> None:
+def test_several_steps_are_those_of_float64(make, rule, size, rank, reuse):
     outcomes = train(lambda: make(rank, reuse), size)
     reference = Reference(size)
     for step in range(STEPS):

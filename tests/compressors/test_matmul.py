@@ -40,9 +40,7 @@ def wide(*tensors: Tensor) -> list[np.ndarray]:
 @pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("adds", [False, True])
-def test_factors_are_those_of_float64(
-    way: str, shape: tuple[int, int], rank: int, adds: bool
-) -> None:
+def test_factors_are_those_of_float64(way, shape, rank, adds):
     n, m = shape
     known, grad = draw(n, m, 1), draw(n, m, 2) if adds else None
     total = known if grad is None else known + grad

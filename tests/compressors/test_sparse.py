@@ -1,8 +1,6 @@
 """The average of sparse vectors, and the parameters that are refused."""
 
-from collections.abc import Callable
 from math import isfinite, nan
-from typing import Any
 
 import pytest
 import torch
@@ -47,9 +45,7 @@ def test_what_is_taken_out_is_gone() -> None:
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("n", [1, 1000, 2_000_003, 4_200_003])
-def test_a_sum_of_entries_is_that_of_whole_vectors(
-    n: int, ordered: bool, dtype: torch.dtype
-) -> None:
+def test_a_sum_of_entries_is_that_of_whole_vectors(n, ordered, dtype):
     """Also where it begins at any address, and of positions in any order."""
     dense = [gradient(n, seed) * (gradient(n, seed + 5) > 1) for seed in range(3)]
     entries = []
@@ -125,9 +121,7 @@ def sent(grad: Tensor, reduced: Reduced) -> Tensor:
     (RandomK, lambda k, entries: 4 * k),
     (lambda: RandomK(shared=False), lambda k, entries: 8 * k),
 ])  # fmt: skip
-def test_entries_are_sent_whole_and_bytes_are_those_promised(
-    make: Callable[[], Any], bytes_of: Callable[[int, int], int], n: int, density: float
-) -> None:
+def test_entries_are_sent_whole_and_bytes_are_those_promised(make, bytes_of, n, density):
     for grad, reduced, contributed in run(make, [gradient(n, 0), gradient(n, 1)], density):
         k, entries = max(1, int(density * n)), int(sent(grad, reduced).count_nonzero())
         assert contributed == bytes_of(k, entries)

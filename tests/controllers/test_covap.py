@@ -150,9 +150,7 @@ def test_the_rule_is_the_inverse_ratio_at_once_where_time_is_proportional() -> N
 
 
 @pytest.mark.parametrize("start", [0.001, 0.1, 1.0])
-def test_the_rule_comes_to_rest_where_communication_takes_what_computation_does(
-    start: float,
-) -> None:
+def test_the_rule_comes_to_rest_where_communication_takes_what_computation_does(start):
     def comm_s(density: float) -> float:
         return 0.02 + 3.0 * density
 

@@ -2,7 +2,7 @@
 
 import random
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -57,9 +57,7 @@ def test_measured_is_what_was_seen() -> None:
         (1, 1, 0.0, 0.0),
     ],
 )
-def test_of_a_profile_it_is_a_dense_ring_over_the_slowest_link(
-    workers: int, per_node: int, time_s: float, expected: float
-) -> None:
+def test_of_a_profile_it_is_a_dense_ring_over_the_slowest_link(workers, per_node, time_s, expected):
     source = FromProfile(Network(), per_node)
     found = source.delay_s(seen(0, workers=workers, time_s=time_s, comm_s=99.0))
     assert found == pytest.approx(expected)
@@ -92,9 +90,7 @@ def test_a_run_is_a_recording(recording: Path) -> None:
     ("", {}, r"csv: must have at least one row, got none"),
     ("comm_s\n\udcff\n", {}, r"csv:2: comm_s must be a number >= 0"),
 ])  # fmt: skip
-def test_a_bad_recording_is_refused_with_its_line(
-    recording: Path, text: str, fields: dict[str, Any], message: str
-) -> None:
+def test_a_bad_recording_is_refused_with_its_line(recording, text, fields, message):
     recording.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(ValueError, match=message):
         Recorded(str(recording), **fields)
@@ -201,9 +197,7 @@ def test_fed_it_is_an_open_loop_that_follows_the_algorithm(recording: Path, kind
         (DA3, False, 0.141, 0.03),  # 0.145; it walks at random, so that a mean is slow to settle
     ],
 )
-def test_mean_densities_when_fed_are_the_papers(
-    recording: Path, make: Any, skewed: bool, mean: float, within: float
-) -> None:
+def test_mean_densities_when_fed_are_the_papers(recording, make, skewed, mean, within):
     """Log-normal delays, and for DA3's walk symmetric ones."""
     source, steps = random.Random("fed"), 20_000 if skewed else 150_000
     draw = (lambda: source.lognormvariate(0, 0.3)) if skewed else (lambda: source.gauss(1, 0.05))

@@ -184,9 +184,7 @@ def test_a_last_bucket_that_is_never_hidden_does_not_shrink_the_window() -> None
 @pytest.mark.parametrize("w", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("latency_s", [0.0, 0.01, 0.5])
 @pytest.mark.parametrize("transfer", [0.0, 0.05, 3.0])
-def test_the_mean_over_errors_is_that_of_its_terms(
-    w: float, latency_s: float, transfer: float
-) -> None:
+def test_the_mean_over_errors_is_that_of_its_terms(w, latency_s, transfer):
     source = random.Random(1)
     errors, hiding, last = Errors(7), Hiding(), [1.0]
     hiding.window_s, hiding.exposed_share = 0.06, w

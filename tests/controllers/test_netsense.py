@@ -128,9 +128,7 @@ def received(ratio: float) -> int:
 
 @pytest.mark.parametrize("window", [None, 10, "bbr"])
 @pytest.mark.parametrize("rate_mbit", [200, 800, 2000])
-def test_as_published_it_stays_at_its_floor_and_a_gain_lifts_it(
-    rate_mbit: float, window: Any
-) -> None:
+def test_as_published_it_stays_at_its_floor_and_a_gain_lifts_it(rate_mbit, window):
     """Whatever the window: the BDP of times that include the transfer is the smallest transfer."""
     settled = closed_loop(NetSense(window=window), received, rate_mbit, 400)[100:]
     assert sum(settled) / len(settled) < 0.008

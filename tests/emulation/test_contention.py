@@ -7,7 +7,6 @@ import signal
 import socket
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -226,9 +225,7 @@ def test_an_ordinary_user_gets_the_same_flows() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_missing_or_old_iperf3_is_told_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_or_old_iperf3_is_told_with_what_to_do(tmp_path, monkeypatch):
     iperf.check()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ValueError, match=r"need iperf3 >= 3.9.*none.*apt-get install iperf3"):

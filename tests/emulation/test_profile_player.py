@@ -201,9 +201,7 @@ def test_a_change_under_traffic_is_what_a_flow_then_gets() -> None:
         assert not up0.apply(network._ip, up0.conditions(9.0))  # nothing left to change
 
 
-def test_missed_deadlines_are_skipped_and_the_others_stay_on_the_grid(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_missed_deadlines_are_skipped_and_the_others_stay_on_the_grid(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     deadlines = Deadlines(0.5)

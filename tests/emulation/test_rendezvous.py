@@ -5,7 +5,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -227,9 +226,7 @@ def test_the_store_of_a_run_listens_on_its_address_alone() -> None:
     assert TCPStore(HERE, made.port, is_master=False).get("key") == b"value"
 
 
-def test_a_token_comes_from_a_file_that_is_ours_or_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_comes_from_a_file_that_is_ours_or_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv(token.VARIABLE, raising=False)
     with pytest.raises(ValueError, match="host needs a token of 16 characters or more"):
         token.of_run(None)

@@ -163,9 +163,7 @@ def test_a_short_message_takes_what_its_bytes_need_on_a_slow_link() -> None:
     ("auto", 5, 1.0, veth.MTU_BYTES),
     ("keep", 5, 1.0, None),
 ])  # fmt: skip
-def test_packets_are_a_millisecond_of_their_link_at_most(
-    offload: str, rate_mbit: float, dilation: float, expected: int | None
-) -> None:
+def test_packets_are_a_millisecond_of_their_link_at_most(offload, rate_mbit, dilation, expected):
     star = Star(offload=offload)
     assert star.packet_bytes(Flat(rate_mbit), dilation) == expected
     dumbbell = Dumbbell(offload=offload, access=Flat(800))

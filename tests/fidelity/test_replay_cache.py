@@ -50,9 +50,7 @@ def test_an_answer_is_the_same_to_the_last_bit(place: Path) -> None:
     assert [path.suffix for path in place.iterdir()] == [".json"] * 2
 
 
-def test_what_decides_an_answer_is_asked_anew_when_it_changes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_decides_an_answer_is_asked_anew_when_it_changes(monkeypatch, tmp_path):
     def sources() -> str:
         replay_cache._sources.cache_clear()
         return replay_cache._sources()
@@ -84,9 +82,7 @@ def test_what_is_not_whole_is_asked_again(place: Path, text: str) -> None:
     assert asked_again() and not asked_again()
 
 
-def test_without_a_place_it_is_asked_every_time(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_a_place_it_is_asked_every_time(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setattr(replay_cache, "cache_folder", lambda folder: tmp_path / "file")
     assert asked_again() and asked_again()

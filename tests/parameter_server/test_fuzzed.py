@@ -70,9 +70,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     greeting=st.none() | GREETING,
     said=st.lists(MESSAGES | OF_A_KIND | NOISE | LENGTHS, max_size=6),
 )
-def test_any_bytes_end_a_session_and_change_no_weights(
-    bench: Bench, greeting: bytes | None, said: list[bytes]
-) -> None:
+def test_any_bytes_end_a_session_and_change_no_weights(bench, greeting, said):
     before = bench.weights.vector.clone()
     with socket.create_connection(("127.0.0.1", bench.port)) as stranger, suppress(OSError):
         stranger.sendall(b"".join([greeting or b"", *said]))

@@ -61,9 +61,7 @@ def test_times_are_seconds_since_the_first_row(texts: list[str], tmp_path: Path)
 
 
 @pytest.mark.parametrize(("time_format", "texts"), FORMATS.items())
-def test_a_format_of_ones_own_can_be_said(
-    time_format: str, texts: list[str], tmp_path: Path
-) -> None:
+def test_a_format_of_ones_own_can_be_said(time_format, texts, tmp_path):
     rows = "".join(f"{text},{10 * place}\n" for place, text in enumerate(texts, start=1))
     profile = table(tmp_path, "t,mbps\n" + rows, time_format=time_format)
     assert played(profile, 0, 0.99, 1.01, 1.99, 2.01) == [10, 10, 20, 20, 30]
@@ -172,9 +170,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "told", "said"), REFUSED)
-def test_what_cannot_be_played_is_refused_by_line_value_and_remedy(
-    text: str, told: dict[str, Any], said: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_played_is_refused_by_line_value_and_remedy(text, told, said, tmp_path):
     with pytest.raises(ValueError, match=said) as refused:
         table(tmp_path, text, **told)
     assert "\n" not in str(refused.value)

@@ -73,9 +73,7 @@ def test_traces_are_equal_where_their_contents_are(trace: str) -> None:
     assert before != Trace(trace)
 
 
-def test_a_path_is_absolute_or_relative_or_a_shipped_name(
-    trace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_is_absolute_or_relative_or_a_shipped_name(trace, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert rates(Trace("own.csv"), 0) == rates(Trace(trace), 0)
     assert Trace("lte_drive.csv").extremes() == Trace(str(SHIPPED / "lte_drive.csv")).extremes()

@@ -41,9 +41,7 @@ def process() -> Iterator[int]:
     other.communicate()
 
 
-def test_a_rank_that_is_stopped_is_named_and_not_the_one_that_noticed(
-    tmp_path: Path, process: int
-) -> None:
+def test_a_rank_that_is_stopped_is_named_and_not_the_one_that_noticed(tmp_path, process):
     events = Events(tmp_path)
     ready(events, r0=os.getpid(), r1=process, r2=os.getpid())
     waited(events, 0)
@@ -103,9 +101,7 @@ def test_a_kill_for_want_of_memory_is_told_as_one(tmp_path: Path) -> None:
     assert cause(killed).startswith("rank 1 was killed by SIGKILL: out of memory")
 
 
-def test_an_agent_that_lacks_something_is_told_before_the_ranks_that_lost_its_own(
-    tmp_path: Path,
-) -> None:
+def test_an_agent_that_lacks_something_is_told_before_the_ranks_that_lost_its_own(tmp_path):
     events = Events(tmp_path)
     waited(events, 1)
     events.append("agent_failed", node=0, error=repr(OSError(24, "Too many open files")), own=True)
@@ -116,9 +112,7 @@ def test_an_agent_that_lacks_something_is_told_before_the_ranks_that_lost_its_ow
     ("code", "how"),
     [(-6, "was killed by SIGABRT, as gloo does where another rank"), (-9, "was killed by SIGKILL")],
 )
-def test_a_rank_that_was_killed_is_told_with_what_may_have_killed_it(
-    code: int, how: str, tmp_path: Path
-) -> None:
+def test_a_rank_that_was_killed_is_told_with_what_may_have_killed_it(code, how, tmp_path):
     Events(tmp_path).append("worker_lost", rank=1, exitcode=code)
     assert cause(agents(tmp_path, n1=1)).startswith(f"rank 1 {how}")
 

@@ -97,9 +97,7 @@ def does_it_again(scene: Scene, overrides: Sequence[str], before: Sequence[str] 
 
 @pytest.mark.usefixtures("no_group_is_left")
 @pytest.mark.parametrize("fault", long_form(UNDER_WAY))
-def test_a_run_that_is_hit_says_by_what_and_leaves_nothing(
-    fault: Callable[[Ours], None], tmp_path: Path
-) -> None:
+def test_a_run_that_is_hit_says_by_what_and_leaves_nothing(fault, tmp_path):
     states, said = UNDER_WAY[fault]
     with Scene(tmp_path, None) as scene:
         running = scene.start(*PLAIN, *SOON)

@@ -26,9 +26,7 @@ def forks() -> int:
     return found.process.pid
 
 
-def test_runs_share_what_has_been_imported_until_their_surroundings_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_share_what_has_been_imported_until_their_surroundings_change(tmp_path, monkeypatch):
     states = {ended(tmp_path, 0).state}
     first = forks()
     states.add(ended(tmp_path, 1).state)
@@ -52,9 +50,7 @@ def test_a_run_after_its_death_is_like_any_other(tmp_path: Path) -> None:
     assert forks() != killed
 
 
-def test_ctrl_c_after_its_end_is_that_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_after_its_end_is_that_and_nothing_else(tmp_path, monkeypatch):
     class Interrupted(run.Display):
         @contextmanager
         def follow(self, run_dir: Path, **of_run: Any) -> Iterator[run.Display]:
@@ -77,9 +73,7 @@ def test_one_that_was_not_followed_to_its_end_is_not_taken_for_the_next(tmp_path
     assert forks() != first
 
 
-def test_why_it_could_not_start_is_told_by_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_it_could_not_start_is_told_by_the_run(tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text("raise ImportError('libcudart is missing')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     outcome = ended(tmp_path, 0)

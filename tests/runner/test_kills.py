@@ -113,9 +113,7 @@ def test_kill_9_of_the_runner_interrupts_the_run_and_leaves_nothing(sweep: dict)
     ],
     ids=len,
 )
-def test_kill_9_of_the_runner_leaves_nothing_of_a_run_that_is_stopped(
-    tmp_path: Path, stopped: tuple[str, ...]
-) -> None:
+def test_kill_9_of_the_runner_leaves_nothing_of_a_run_that_is_stopped(tmp_path, stopped):
     """Processes, namespaces and the machine's lock are gone, though none of them could end."""
     with Scene(tmp_path, None) as scene:
         running = scene.start(*PLAIN, "seed=0")

@@ -57,9 +57,7 @@ def test_another_user_may_say_what_he_likes_in_it_and_it_is_one_short_line(held:
     assert said and len(said) <= locks.MOST_SAID_BYTES and said.isprintable()
 
 
-def test_a_file_system_that_ignores_locks_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_that_ignores_locks_is_refused(tmp_path, monkeypatch):
     """As some network file systems do, that say yes to whoever asks."""
     monkeypatch.setattr(locks.fcntl, "flock", lambda file, how: None)
     with pytest.raises(BadSetting, match="can be locked twice: its file system must have locks"):
@@ -126,9 +124,7 @@ def test_what_is_no_file_is_no_lock(plant: Callable[[Path], None], tmp_path: Pat
     assert not (tmp_path / "secret").exists() or (tmp_path / "secret").read_text() == "kept"
 
 
-def test_all_users_share_the_machine_s_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_users_share_the_machine_s_lock(tmp_path, monkeypatch):
     (tmp_path / "shared").mkdir()
     monkeypatch.setattr(locks, "PLACES", (tmp_path / "private", tmp_path / "shared"))
     monkeypatch.setattr(locks.stat, "S_IWOTH", 0o001)  # a folder of tests is nobody else's

@@ -26,9 +26,7 @@ def told(run_dir: Path) -> str:
 
 
 @pytest.mark.parametrize("state", ENDINGS)
-def test_a_run_that_does_not_succeed_gives_way_to_the_earlier_result(
-    tmp_path: Path, state: str
-) -> None:
+def test_a_run_that_does_not_succeed_gives_way_to_the_earlier_result(tmp_path, state):
     run_dir = tmp_path / "abc"
     for _ in range(2):  # also over what the last failure left
         ended(run_dir, "succeeded", "first")
@@ -59,9 +57,7 @@ def test_what_a_killed_process_set_aside_is_put_back(tmp_path: Path, left: str) 
     assert told(run_dir) == "first"
 
 
-def test_done_again_and_failed_the_result_is_still_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_done_again_and_failed_the_result_is_still_there(tmp_path, monkeypatch):
     """The whole of `perform`, with a run that breaks."""
     wanted = settings(f"results={tmp_path}", "rerun=true")
     run_dir = wanted.run_dir()

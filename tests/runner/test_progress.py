@@ -108,9 +108,7 @@ def followed(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shown.update()
 
 
-def test_a_terminal_shows_bar_quality_and_rates_in_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_shows_bar_quality_and_rates_in_place(tmp_path, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     with terminal(monkeypatch) as content:
         followed(written(tmp_path / "run", 3), monkeypatch)
@@ -122,9 +120,7 @@ def test_a_terminal_shows_bar_quality_and_rates_in_place(
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_no_escape_reaches_a_terminal_that_wants_none(
-    name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_escape_reaches_a_terminal_that_wants_none(name, value, tmp_path, monkeypatch):
     with terminal(monkeypatch) as content:
         monkeypatch.setenv(name, value)
         followed(written(tmp_path / "run", 3), monkeypatch)
@@ -133,9 +129,7 @@ def test_no_escape_reaches_a_terminal_that_wants_none(
 
 
 @pytest.mark.parametrize("escapes", [True, False])
-def test_a_report_has_no_escape_under_no_color(
-    escapes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_has_no_escape_under_no_color(escapes, monkeypatch):
     with terminal(monkeypatch) as content:
         monkeypatch.setenv("TERM", "xterm-256color")
         monkeypatch.setenv("NO_COLOR", "" if escapes else "1")
@@ -144,9 +138,7 @@ def test_a_report_has_no_escape_under_no_color(
         assert (ESCAPE in content()) == escapes
 
 
-def test_a_pipe_has_a_line_at_once_then_one_a_period_and_no_escape(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipe_has_a_line_at_once_then_one_a_period_and_no_escape(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes a pipe for a terminal
     monkeypatch.setattr(progress, "LINE_EVERY_S", float("inf"))
     display = Display(runs=2)
@@ -161,9 +153,7 @@ def test_a_pipe_has_a_line_at_once_then_one_a_period_and_no_escape(
     assert both.count("\n") == 2 and ESCAPE not in first + both
 
 
-def test_a_removed_run_directory_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_run_directory_is_noticed(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError):
         followed(tmp_path / "run", monkeypatch)
 

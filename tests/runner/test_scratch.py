@@ -26,9 +26,7 @@ def settings(results: Path) -> run.Settings:
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed"])
-def test_readers_see_a_result_in_its_place_once_it_is_whole(
-    tmp_path: Path, disk: Path, state: str
-) -> None:
+def test_readers_see_a_result_in_its_place_once_it_is_whole(tmp_path, disk, state):
     asked = settings(tmp_path / "results")
 
     def do(place: Path, lock: int | None) -> None:
@@ -55,9 +53,7 @@ def test_what_a_killed_run_left_there_is_no_part_of_the_next(tmp_path: Path, dis
 
 
 @pytest.mark.parametrize("named", ["$UNSET_HERE", "relative", "/dev/null"])
-def test_a_disk_that_is_no_folder_is_refused_before_anything_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
-) -> None:
+def test_a_disk_that_is_no_folder_is_refused_before_anything_starts(tmp_path, monkeypatch, named):
     monkeypatch.setenv(scratch.VARIABLE, named)
     asked = settings(tmp_path / "results")
     with pytest.raises(BadSetting, match="GRADNET_SCRATCH must be a folder by its absolute path"):

@@ -60,9 +60,7 @@ def disk(place: Path, user: Sequence[str]) -> Iterator[Disk]:
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_a_disk_that_fills_up_fails_the_run_and_spares_the_others(
-    user: str, finished: Path, tmp_path: Path
-) -> None:
+def test_a_disk_that_fills_up_fails_the_run_and_spares_the_others(user, finished, tmp_path):
     with Scene(tmp_path, None) as scene, disk(scene.results, USERS[user]) as small:
         scene.keep(finished, small.seen)
         running = scene.start(*SWEEP, inside=small.holder)
@@ -118,9 +116,7 @@ def test_a_folder_that_is_not_ours_to_write_is_told(tmp_path: Path) -> None:
     assert "Permission denied" in refused(tmp_path / "results", ordinary)
 
 
-def test_a_directory_removed_under_way_ends_its_run_and_stays_away(
-    finished: Path, tmp_path: Path
-) -> None:
+def test_a_directory_removed_under_way_ends_its_run_and_stays_away(finished, tmp_path):
     with Scene(tmp_path, finished) as scene:
         running = scene.start(*SWEEP[:-1], "seed=0,1")
         run = scene.under_way()

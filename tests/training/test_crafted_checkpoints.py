@@ -83,9 +83,7 @@ def gone_on(trained: Trained, name: str, content: Any, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(100, marks=pytest.mark.faults)])
-def test_a_run_goes_on_from_a_mutated_checkpoint_or_ends_in_a_line(
-    trained: Trained, count: int, tmp_path: Path
-) -> None:
+def test_a_run_goes_on_from_a_mutated_checkpoint_or_ends_in_a_line(trained, count, tmp_path):
     assert gone_on(trained, "rank0.pt", trained.content("rank0.pt"), tmp_path) == ""
     dice, told = random.Random(count), Counter[str]()
     for number in range(count):
@@ -119,9 +117,7 @@ def _is_residual(kept: Any, path: tuple[Any, ...]) -> bool:
     lambda kept: torch.full_like(kept, float("inf")),
     lambda kept: kept[:1].clone().expand(kept.numel()),
 ])  # fmt: skip
-def test_a_residual_of_another_form_names_its_parameters(
-    change: Any, topk: Trained, tmp_path: Path
-) -> None:
+def test_a_residual_of_another_form_names_its_parameters(change, topk, tmp_path):
     told = gone_on(topk, "rank0.pt", residual(topk.content("rank0.pt"), change), tmp_path)
     assert told.startswith("feedback") and "bias" in told, told
 
@@ -137,9 +133,7 @@ def test_a_residual_of_no_parameter_is_refused_by_name(topk: Trained, tmp_path: 
 
 
 @pytest.mark.parametrize("settings", [{"maximize": True}, {"lr": 9.0, "weight_decay": 5.0}])
-def test_the_settings_of_the_optimizer_are_those_of_the_configuration(
-    settings: dict[str, Any], topk: Trained, tmp_path: Path
-) -> None:
+def test_the_settings_of_the_optimizer_are_those_of_the_configuration(settings, topk, tmp_path):
     content = topk.content("model.pt")
     assert gone_on(topk, "model.pt", content, tmp_path / "as it was") == ""
     for group in content["optimizer"]["param_groups"]:
@@ -150,9 +144,7 @@ def test_the_settings_of_the_optimizer_are_those_of_the_configuration(
 
 
 @pytest.mark.parametrize("change", [lambda kept: kept[:1], torch.Tensor.double])
-def test_momentum_of_another_form_names_its_place(
-    change: Any, topk: Trained, tmp_path: Path
-) -> None:
+def test_momentum_of_another_form_names_its_place(change, topk, tmp_path):
     content = topk.content("model.pt")
     path = ("optimizer", "state", 0, "momentum_buffer")
     told = gone_on(topk, "model.pt", replaced(content, path, change), tmp_path)
@@ -199,9 +191,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(topk: Trained, tmp_path
     assert told == f"model.{name} must be finite, and the checkpoint has NaN or infinity"
 
 
-def test_a_rank_reports_a_refusal_in_a_line_and_keeps_its_traceback_in_its_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rank_reports_a_refusal_in_a_line_and_keeps_its_traceback_in_its_log(tmp_path, capsys):
     try:
         with refusing("rank0.pt"):
             raise KeyError("several\nlines")

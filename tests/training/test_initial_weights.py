@@ -72,9 +72,7 @@ def test_a_file_without_weights_is_refused_in_a_line(content: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize("follows", [b"", b"a zip file"])
-def test_a_file_of_before_torch_1_6_is_refused_with_what_to_do(
-    follows: bytes, tmp_path: Path, weights
-) -> None:
+def test_a_file_of_before_torch_1_6_is_refused_with_what_to_do(follows, tmp_path, weights):
     """It is a pickle that may grow without bound; torch would read it also before a zip file."""
     path, archive = tmp_path / "weights.pt", tmp_path / "archive.pt"
     torch.save(weights, path, _use_new_zipfile_serialization=False)

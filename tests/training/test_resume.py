@@ -160,9 +160,7 @@ class PowerCut(BaseException):
     """Nothing handles it."""
 
 
-def test_an_end_at_any_moment_of_writing_leaves_a_whole_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_at_any_moment_of_writing_leaves_a_whole_checkpoint(tmp_path, monkeypatch):
     """Every call that changes the directory is the last one, in turn."""
     write(tmp_path, 2)
     again = writer(tmp_path)

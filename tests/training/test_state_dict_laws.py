@@ -266,9 +266,7 @@ def learnt() -> Iterator[Trained]:
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(3600, marks=pytest.mark.faults)])
-def test_a_mutated_state_is_refused_in_a_line_or_is_of_the_same_kinds(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mutated_state_is_refused_in_a_line_or_is_of_the_same_kinds(count, monkeypatch):
     """What is loaded takes a step, which writes nothing beside the tensors that it was given."""
     dice, parameters = random.Random(count), {n: torch.zeros(s) for n, s in PARAMETERS.items()}
     told: Counter[str] = Counter({"refused": 0, "writes outside": 0})

@@ -1,6 +1,5 @@
 """All ranks' gradients by one pass: the same bits, or each rank computes its own."""
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,9 +50,7 @@ def in_time(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
     monkeypatch.setattr(batched, "time", SimpleNamespace(thread_time=lambda: next(took)))
 
 
-def test_a_stand_in_s_run_is_the_same_in_one_pass(
-    tmp_path: Path, passes: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stand_in_s_run_is_the_same_in_one_pass(tmp_path, passes, monkeypatch):
     in_time(monkeypatch, *[1.0, 2.0] * TRIALS)
     ours = simulated(tmp_path / "ours", *STAND_IN, *TOPK)
     assert passes == [4] * (8 + TRIALS)
@@ -64,18 +61,14 @@ def test_a_stand_in_s_run_is_the_same_in_one_pass(
         assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
 
 
-def test_what_is_slower_in_one_pass_is_left_to_ranks(
-    tmp_path: Path, passes: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_slower_in_one_pass_is_left_to_ranks(tmp_path, passes, monkeypatch):
     in_time(monkeypatch, *[2.0, 1.0] * TRIALS)
     simulated(tmp_path, *STAND_IN, *TOPK)
     assert passes == [4] * (2 * TRIALS - 1)
 
 
 @pytest.mark.parametrize("words", LEFT_TO_RANKS)
-def test_what_has_more_than_weights_is_left_to_ranks(
-    words: str, tmp_path: Path, passes: list[int]
-) -> None:
+def test_what_has_more_than_weights_is_left_to_ranks(words, tmp_path, passes):
     own = [] if "dataset=" in words else ["dataset=digits"]
     run = simulated(tmp_path, *TOPK, *own, *words.split())
     assert '"state": "succeeded"' in (run / "status.json").read_text()

@@ -96,9 +96,7 @@ def results(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_is_timed_is_what_would_have_been_trained(
-    method: str, results: Path, tmp_path: Path
-) -> None:
+def test_what_is_timed_is_what_would_have_been_trained(method, results, tmp_path):
     run = settings_of(*SCENE, *METHODS[method].split()).run()
     trained = done(results / "here/trained", run)
     assert curve_of(trained) is None and (trained / CURVE).stat().st_size
@@ -261,9 +259,7 @@ def foreign() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("damage", [flip, another_loss, fewer_steps, a_pipe, failed])
-def test_a_damaged_curve_is_not_used(
-    damage: Callable[[Path], None], results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_curve_is_not_used(damage, results, capsys):
     run = settings_of(*SCENE, "steps=2").run()
     damage(done(results / "here/trained", run))
     again = done(results / "here/again", run)
@@ -272,9 +268,7 @@ def test_a_damaged_curve_is_not_used(
     assert ("its training is not reused" in told) == (damage not in (a_pipe, failed))
 
 
-def test_a_curve_of_fewer_rounds_is_not_used(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_curve_of_fewer_rounds_is_not_used(results, capsys):
     run = settings_of(*SCENE, "steps=4", *METHODS["LocalSGD"].split()).run()
     fewer_steps(done(results / "here/trained", run))
     again = done(results / "here/again", run)
@@ -282,9 +276,7 @@ def test_a_curve_of_fewer_rounds_is_not_used(
     assert "its training is not reused" in capsys.readouterr().err
 
 
-def test_what_a_foreign_curve_says_is_data(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_foreign_curve_says_is_data(results, capsys):
     """Its manifest fits; nothing that it names is called, and no value is believed."""
     run = settings_of(*SCENE, "steps=2").run()
     trained = done(results / "here/trained", run)

@@ -31,9 +31,7 @@ def told(
     ("dct_mp_0.25", told(1.0, crossing=0.25), "dct_mp", 0.25, math.nan),
     ("dc2_da2", {}, "dc2_da2", math.nan, math.nan),
 ])  # fmt: skip
-def test_a_family_is_a_method_without_its_numbers(
-    method, config, family, density, lifespan
-) -> None:
+def test_a_family_is_a_method_without_its_numbers(method, config, family, density, lifespan):
     found = sparsity.asked(method, config)
     assert (found.method, found.family) == (method, family)
     for value, wanted in ((found.density, density), (found.lifespan, lifespan)):
