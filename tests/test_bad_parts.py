@@ -27,7 +27,6 @@ from tests.controllers.observations import seen
 from tests.exchange.test_reduction import LAYOUTS, exchange, grads, reduction
 from tests.virtual.runs import settings_of, simulated
 
-GRAPH = "detached from its graph"
 REDUCED = {  # what is made of mean and unsent, and what is said of it
     "short": (lambda mean, unsent: Reduced(mean[:7], unsent), ".mean must .* got float32 [7] on"),
     "one": (lambda mean, unsent: Reduced(mean[:1].clone(), None), ".mean must .* got float32 [1]"),

@@ -237,20 +237,6 @@ def listening(host: Namespace) -> str:
 GOOD: dict[str, Any] = {"interface": "lo", "machine": 0, "machines": 2, "master": "10.0.0.1"}
 
 
-@pytest.mark.parametrize(("key", "value", "told"), [
-    ("interface", 1, "interface must be a name such as eth1, got 1"),
-    ("machine", None, r"machine must be a whole number in \[0, 1\], got None"),
-    ("machine", 2, r"machine must be a whole number in \[0, 1\], got 2"),
-    ("machines", 1, "machines must be a whole number >= 2, got 1"),
-    ("master", "fe80::1", "master must be .* IPv4 only, got 'fe80::1'"),
-    ("port", 0, r"port must be a whole number in \[1, 65535\], got 0"),
-    ("time_limit_s", 0, "time_limit_s must be"),
-])  # fmt: skip
-def test_bad_settings_are_refused_by_key(key: str, value: object, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        Host(**GOOD | {key: value})
-
-
 @pytest.mark.parametrize("more", [{"delay_ms": 5.0}, {"loss": 0.01}])
 def test_profiles_that_ask_for_more_than_rates_are_refused(more: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"host shapes rates only.*{next(iter(more))}"):

@@ -93,9 +93,11 @@ def _imported(tree: ast.AST) -> Iterator[str]:
 
 
 def _built(tree: ast.AST, root: Path) -> Iterator[str]:
-    """Modules of the classes that are built by the yaml of folders such as "conf/compressor"."""
+    """Modules of classes named by path, or built by yaml of a folder ("conf/compressor")."""
     for node in ast.walk(tree):
         told = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(told, str):
+            yield from re.findall(r"^([a-z_.0-9]+)\.[A-Z]\w*$", told, re.MULTILINE)
         if isinstance(told, str) and re.fullmatch("conf/[a-z_]+", told):
             for file in (root / told).rglob("*.yaml"):
                 yield from re.findall(r"_target_: *([\w.]+)\.\w+", file.read_text())

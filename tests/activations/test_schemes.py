@@ -90,15 +90,3 @@ def test_what_a_gradient_leaves_is_added_to_the_next(feedback: bool) -> None:
             error = total - sent
     other = scheme.backward(rectified(2, 20, 1), None)  # a shorter micro-batch: rows do not match
     assert other.mask is not None and other.mask.shape == (2, 20)
-
-
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: DCTMP(0.1, "guess"), "threshold must be exact or laplace, got 'guess'"),
-    (lambda: DCTMP(0.1, memory=1), r"memory must be in \[0, 1\), got 1"),
-    (lambda: DCTMP(0), r"density must be a number in \(0, 1\], got 0"),
-    (lambda: GaussianSketch(1.5, 0), r"density must be a number in \(0, 1\], got 1.5"),
-    (lambda: TopKGrad(-1), r"density must be a number in \(0, 1\], got -1"),
-])  # fmt: skip
-def test_what_is_out_of_range_is_refused(make, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

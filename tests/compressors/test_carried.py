@@ -159,14 +159,3 @@ def test_a_new_layout_forgets_the_thresholds_of_old_buckets() -> None:
         return list(replica.compressor.thresholds)
 
     assert together(2, work) == [[("b",)]] * 2
-
-
-@pytest.mark.parametrize(("fields", "message"), [
-    ({"low": 1.0}, r"low must be in \(0, 1\), got 1.0"),
-    ({"high": 1.0}, "high must be > 1, got 1.0"),
-    ({"capacity": 0.9}, "capacity must be >= 1, got 0.9"),
-    ({"index_dtype": "int8"}, "index_dtype must be int32 or int64, got 'int8'"),
-])  # fmt: skip
-def test_what_is_out_of_range_is_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        CarriedTopK(**fields)

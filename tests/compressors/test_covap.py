@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from itertools import pairwise
 from math import prod
-from typing import Any
 
 import numpy as np
 import pytest
@@ -209,13 +208,3 @@ def test_without_feedback_the_mean_is_of_what_is_not_unsent(size: int) -> None:
                 mean = torch.stack(sent).mean(0)
                 torch.testing.assert_close(one.reduced.mean, mean, rtol=0, atol=1e-5)
                 assert one.contributed_bytes == 4 * int(mean.count_nonzero())
-
-
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: COVAP(init=1.1), r"init must be in \[0, 1\] or null, got 1.1"),
-    (lambda: COVAP(ascend_range=-0.1), "ascend_range must be >= 0, got -0.1"),
-    (lambda: COVAP(ascend_steps=0), "ascend_steps must be >= 1 or null, got 0"),
-])  # fmt: skip
-def test_what_is_out_of_range_is_refused(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

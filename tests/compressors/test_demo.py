@@ -129,12 +129,3 @@ def test_packed_values_are_what_is_subtracted() -> None:
 def test_it_does_the_work_of_momentum_and_of_feedback(key: str, bad: str, good: str) -> None:
     with pytest.raises(BadSetting, match=f"{key} must be {good} with DeMo, which does its work"):
         checked(settings("method=demo", f"{key}={bad}"))
-
-
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"decay": 1.0}, r"decay must be in \[0, 1\), got 1.0"),
-    ({"chunk": 128}, r"chunk must be a whole number in \[1, 64\], got 128"),
-])  # fmt: skip
-def test_what_is_out_of_range_is_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        DeMo(**changes)

@@ -163,16 +163,3 @@ def test_layers_are_chosen_over_all_buckets() -> None:
         return together(1, work)[0]
 
     assert multiples([list(SHAPES)]) == multiples([["flat"], ["steep", "bias"]])
-
-
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"period": 0}, "period must be >= 1, got 0"),
-    ({"alpha": 0.5}, "alpha must be >= 1, got 0.5"),
-    ({"lowest": 0.0}, r"lowest must be in \(0, 1\], got 0.0"),
-    ({"highest": 0.5}, "highest must be >= 1, got 0.5"),
-    ({"choices": 1}, r"choices must be in \[2, 1000\], got 1"),
-    ({"bins": 10}, r"bins must be in \[100, 1000000\], got 10"),
-])  # fmt: skip
-def test_what_is_out_of_range_is_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        LGreCo(**changes)

@@ -178,15 +178,3 @@ def test_the_kth_largest_of_many(share: float) -> None:
     k = max(1, int(share * len(x)))
     expected = np.sort(x.abs().numpy())[len(x) - k]
     assert kth_largest(x, k) == int(expected.view(np.int32))
-
-
-@pytest.mark.parametrize(("fields", "message"), [
-    ({"tr_q": -0.1}, r"tr_q must be in \[0, 1\], got -0.1"),
-    ({"tr_q": 1.1}, r"tr_q must be in \[0, 1\], got 1.1"),
-    ({"tr_d": -1.0}, "tr_d must be auto or >= 0, got -1.0"),
-    ({"tr_d": "high"}, "tr_d must be auto or >= 0, got 'high'"),
-    ({"index_dtype": "int16"}, "index_dtype must be int32 or int64, got 'int16'"),
-])  # fmt: skip
-def test_what_is_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        NetSenseML(**fields)

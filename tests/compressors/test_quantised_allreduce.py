@@ -91,17 +91,6 @@ def test_buckets_may_be_laid_out_anew() -> None:
         assert list(errors) == [("a",)]
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"bits": 2}, "bits must be 4 or 8, got 2"),
-    ({"row": 100}, r"row must be a multiple of 64 in \[64, 1048576\], got 100"),
-    ({"row": 0}, r"row must be a multiple of 64 in \[64, 1048576\], got 0"),
-    ({"row": 2**31}, r"row must be a multiple of 64 in \[64, 1048576\], got 2147483648"),
-])  # fmt: skip
-def test_what_is_out_of_range_is_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        QuantisedAllReduce(**changes)
-
-
 def test_a_gradient_that_is_not_finite_is_seen() -> None:
     grad = gradient(1000, 0)
     grad[3] = torch.nan

@@ -86,24 +86,6 @@ def test_positions_to_take_out_ascend_inside(index: list[int]) -> None:
         add_take_out_(gradient(9000, 0), None, False, where)
 
 
-@pytest.mark.parametrize("kind", [TopK, RandomK, SampledTopK])
-def test_an_unknown_index_type_is_refused(kind: type) -> None:
-    with pytest.raises(ValueError, match="index_dtype must be int32 or int64, got 'int16'"):
-        kind(index_dtype="int16")
-
-
-@pytest.mark.parametrize(("key", "value", "allowed"), [
-    ("share", 0, r"in \(0, 1\]"),
-    ("share", 1.5, r"in \(0, 1\]"),
-    ("rounds", -1, ">= 0"),
-    ("low", 1.0, r"in \(0, 1\)"),
-    ("high", 1.0, "> 1"),
-])  # fmt: skip
-def test_sampled_topk_names_what_it_refuses(key: str, value: float, allowed: str) -> None:
-    with pytest.raises(ValueError, match=f"{key} must be {allowed}, got {value}"):
-        SampledTopK(**{key: value})
-
-
 def sent(grad: Tensor, reduced: Reduced) -> Tensor:
     """Which entries of `grad` were sent, [n]; the others must be in `unsent` to the bit."""
     assert reduced.unsent is not None

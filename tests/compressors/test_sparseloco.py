@@ -131,14 +131,3 @@ def test_entries_that_are_equal_are_sent_as_they_are(value: float) -> None:
     """Their deviation is 0, and the step then 1."""
     (outcome,) = reduced(SparseLoCo, [torch.full((N,), value)], 1.0)
     assert torch.equal(outcome.reduced.mean, torch.full((N,), value))
-
-
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"chunk": 65}, r"chunk must be a whole number in \[1, 64\], got 65"),
-    ({"chunk": 0}, r"chunk must be a whole number in \[1, 64\], got 0"),
-    ({"bits": 3}, "bits must be one of 1, 2, 4, 8, or null, got 3"),
-    ({"aggregate": "mean"}, "aggregate must be workers or contributors, got 'mean'"),
-])  # fmt: skip
-def test_what_is_out_of_range_is_refused(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SparseLoCo(**changes)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import pytest
@@ -211,17 +210,3 @@ def test_dct_never_sends_zeros_nor_keeps_a_threshold_of_zero() -> None:
         return [one.contributed_bytes // 8 for one in steps]
 
     assert together(1, work) == [[0, 2, 10, 10]]
-
-
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: ThresholdTopK("cauchy"), "model must be laplace or normal, got 'cauchy'"),
-    (lambda: ThresholdTopK(spread="range"), "spread must be variance or magnitude, got 'range"),
-    (lambda: ThresholdTopK(capacity=0.9), r"capacity must be in \[1, inf\), got 0.9"),
-    (lambda: DCTDP(0), "lifespan must be >= 1, got 0"),
-    (lambda: DCTDP(refresh="never"), "refresh must be one of paper, warmup, got 'never'"),
-    (lambda: DCTDP(selection="x"), "selection must be one of sort, partition, sample, got 'x'"),
-    (lambda: DCTDP(index_dtype="int8"), "index_dtype must be int32 or int64, got 'int8'"),
-])  # fmt: skip
-def test_what_is_out_of_range_is_refused(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 import pytest
 
@@ -96,21 +95,3 @@ def test_open_loop_means_are_the_papers() -> None:
     symmetric = iter(lambda: source.gauss(1, 0.05), None)
     assert open_loop_mean(DA2(), skewed, 20_000) == pytest.approx(0.033, abs=0.002)
     assert open_loop_mean(DA3(), symmetric, 200_000) == pytest.approx(0.14, abs=0.02)
-
-
-@pytest.mark.parametrize(("kind", "field", "message"), [
-    (DA1, {"k_max": 1.5}, r"k_max must be in \(0, 1\], got 1.5"),
-    (DA1, {"k_min": 0}, r"k_min must be in \(0, 0.3\] \(k_max\), got 0"),
-    (DA1, {"k_min": 0.4}, r"k_min must be in \(0, 0.3\] \(k_max\), got 0.4"),
-    (DA1, {"k_0": 0.5}, r"k_0 must be in \[0.005, 0.3\] \(k_min, k_max\), got 0.5"),
-    (DA1, {"window": 0}, "window must be >= 1, got 0"),
-    (DA2, {"beta": 1.0}, r"beta must be in \(0, 1\), got 1.0"),
-    (DA2, {"d_var": -1}, "d_var must be >= 0, got -1"),
-    (DA2, {"k_inc": -1}, "k_inc must be >= 0, got -1"),
-    (DA3, {"k_dec": -1}, "k_dec must be >= 0, got -1"),
-    (DA4, {"beta": 0}, r"beta must be in \(0, 1\), got 0"),
-    (DA5, {"alpha": 0.9}, "alpha must be >= 1, got 0.9"),
-])  # fmt: skip
-def test_what_is_refused(kind: type, field: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        kind(**field)

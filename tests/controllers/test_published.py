@@ -144,22 +144,3 @@ def test_their_states() -> None:
     assert kimad.state() == {"bandwidth": 200}
     assert accordion.state() == {"change": 0.5}
     assert gravac.state() == pytest.approx({"gain": 0.8, "throughput": 4.0})
-
-
-@pytest.mark.parametrize(("kind", "field", "message"), [
-    (Kimad, {"budget": "all"}, "budget must be compute or hiding, got 'all'"),
-    (Kimad, {"window": 0}, "window must be a whole number >= 1, got 0"),
-    (Kimad, {"start": 0}, r"start must be .* in \(0, 1\], got \[0\]"),
-    (DeCo, {"every": 0}, "every must be a whole number >= 1, got 0"),
-    (DeCo, {"d_min": 0}, r"d_min must be in \(0, 1.0\] \(d_max\), got 0"),
-    (GraVAC, {"gain": 0}, r"gain must be in \(0, 1\], got 0"),
-    (GraVAC, {"d_max": 1.0}, "d_max must be below 1, .*, got 1.0"),
-    (GraVAC, {"omega": 2}, r"omega must be in \(0, 1\], got 2"),
-    (Accordion, {"low": 0.5}, r"low must be in \(0, 0.1\] \(high\), got 0.5"),
-    (Accordion, {"high": 2}, r"high must be in \(0, 1\], got 2"),
-    (Accordion, {"eta": 0}, "eta must be a number > 0, got 0"),
-    (Accordion, {"window": 0}, "window must be a whole number >= 1, got 0"),
-])  # fmt: skip
-def test_what_is_refused(kind: type, field: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        kind(**field)

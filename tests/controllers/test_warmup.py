@@ -20,14 +20,3 @@ def test_the_papers_epochs() -> None:
 
 def test_no_stage_is_no_warm_up() -> None:
     assert densities(WarmUp(0.5, stages=0), 3) == [0.5] * 3
-
-
-@pytest.mark.parametrize(("values", "message"), [
-    ({"density": 0}, r"density must be in \(0, 1\], got 0"),
-    ({"start": 1.5}, r"start must be in \(0, 1\], got 1.5"),
-    ({"stages": -1}, "stages must be a whole number >= 0, got -1"),
-    ({"stage_steps": 0}, "stage_steps must be a whole number >= 1, got 0"),
-])  # fmt: skip
-def test_what_it_refuses(values: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        WarmUp(**values)

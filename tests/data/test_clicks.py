@@ -161,17 +161,6 @@ def test_another_weight_of_interactions_is_another_file(tmp_path) -> None:
     assert list(lines(50, 0)) == list(lines(50, 0, 1.0)) != list(lines(50, 0, 4.0))
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: Clicks(interactions=-1.0), r"interactions must be in \[0, 10\], got -1.0"),
-    (lambda: Clicks(length=6), r"length must be a number in \[7, 1e\+07\], got 6"),
-    (lambda: Clicks(rows=1), r"rows must be a number in \[2, 1.67772e\+07\], got 1"),
-    (lambda: Criteo(rows=1), r"rows must be in \[2, 16777216\], got 1"),
-])  # fmt: skip
-def test_refuses_with_value_and_range(make, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 def test_days_keep_the_order_of_time() -> None:
     rows = np.arange(14)[:, None]
     train, test = days(rows)

@@ -151,13 +151,3 @@ def test_the_sentences_that_come_with_us_are_split_without_repetition() -> None:
     notice = (PACKAGED / "NOTICE").read_text()
     for owner in ("PostgreSQL", "Horizon", "Wagtail", "Django Software Foundation", "Torchbox"):
         assert owner in notice
-
-
-@pytest.mark.parametrize(("overrides", "message"), [
-    ({"words": 1}, r"words must be in \[2, 1000\], got 1"),
-    ({"vocabulary": 299}, r"vocabulary must be in \[300, 65536\], got 299"),
-    ({"tokenize": "moses"}, "tokenize must be 13a, none, intl or char, got 'moses'"),
-])  # fmt: skip
-def test_refuses_with_value_and_range(overrides, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        Pairs("catalogues", **overrides)

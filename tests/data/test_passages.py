@@ -60,14 +60,3 @@ def test_a_library_of_few_modules_is_told(monkeypatch):
     monkeypatch.setattr(passages, "modules", lambda: [Path("one.py")])
     with pytest.raises(FileNotFoundError, match="64 source files .* needed .* got 1"):
         Passages().check()
-
-
-@pytest.mark.parametrize(("field", "message"), [
-    ({"classes": 1}, "classes must be >= 2, got 1"),
-    ({"words": 0}, "words must be >= 1, got 0"),
-    ({"vocabulary": 1}, "vocabulary must be >= 2, got 1"),
-    ({"most": 39}, "most must be >= 40, got 39"),
-])  # fmt: skip
-def test_refuses_with_value_and_range(field, message):
-    with pytest.raises(ValueError, match=message):
-        Passages(**field)

@@ -39,12 +39,3 @@ def test_a_library_without_source_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(stdlib_text, "library", lambda: Path(tmp_path))
     with pytest.raises(FileNotFoundError, match=f"no source files .* in {tmp_path}"):
         StdlibText().check()
-
-
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: StdlibText(window=0), r"window must be in \[1, 10000\] words, got 0"),
-    (lambda: StdlibText(test_bytes=64), "test_bytes must be > window = 64, got 64"),
-])  # fmt: skip
-def test_refuses_with_value_and_range(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -98,13 +98,3 @@ def test_no_paragraph_of_the_reference_is_in_both_splits():
     train, test = (" ".join(words).split(" <eos>") for words in split(topics))
     assert len(set(train)) == len(train) and not {p for p in set(test) & set(train) if p}
     assert len(PydocText().train()) > 1_500 and len(PydocText().test()) > 100
-
-
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: PTB(window=0), r"window must be in \[1, 10000\] words, got 0"),
-    (lambda: PTB(vocabulary=1), "vocabulary must be >= 2, got 1"),
-    (lambda: PydocText(vocabulary=9999), r"vocabulary must be in \[2, 2500\], got 9999"),
-])  # fmt: skip
-def test_refuses_with_value_and_range(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

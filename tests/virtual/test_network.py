@@ -31,18 +31,6 @@ def test_seconds_of_a_machine_are_divided_by_the_dilation():
     assert handled(4, 8.0) == pytest.approx([1] * 3)
 
 
-@pytest.mark.parametrize("name", ["wake_s", "burst_s", "packet_s"])
-def test_times_have_bounds(name):
-    with pytest.raises(ValueError, match=rf"{name} must be a number in \[0, 10\]"):
-        Simulated(**{name: -1.0})
-
-
-@pytest.mark.parametrize("nbytes", [-1, 65_537])
-def test_a_message_has_at_most_its_largest_packet_beside(nbytes):
-    with pytest.raises(ValueError, match=r"message_bytes must be a number in \[0, 65536\]"):
-        Simulated(message_bytes=nbytes)
-
-
 @pytest.mark.parametrize("rate_mbit", [3, 50, 400, 10_000])
 @pytest.mark.parametrize("dilation", [1.0, 8.0])
 def test_packets_are_as_long_as_those_of_real_nodes(rate_mbit, dilation):
