@@ -143,22 +143,14 @@ def contended(path: Path, method: str = "allreduce", **other: Any) -> Path:
             {"link": name, "measured_mbit": found, "expected_mbit": 10.0, "ok": True}
             for name, found in (("trunk_up", 10.1), ("trunk_down", 9.5))
         ],
-        "audit": {
-            "cpu_idle_share": 0.5,
-            "cpu_others_share": 0.125,
-            "late_ms_p99": 3.0,
-            "carried_over_allowed": 0.9,
-            "cpu_pressure": 0.25,
-            "changed_outside": 0,
-        },
+        "audit": {"cpu_idle_share": 0.5, "cpu_others_share": 0.125, "late_ms_p99": 3.0,
+                  "carried_over_allowed": 0.9, "cpu_pressure": 0.25, "changed_outside": 0},
         "delivery": {"delivered": 0.97, "delivered_worst": 0.9},
         "pauses": 0,
-        "flows": [
-            {"pair": "0-1", "sent_bytes": 100, "received_bytes": 90, "retransmits": 4},
-        ],
+        "flows": [{"pair": "0-1", "sent_bytes": 100, "received_bytes": 90, "retransmits": 4}],
         "passed_bytes": {"up0": 220, "up1": 110, "trunk_up": 330},
         "sent_bytes_by_node": {"0": 100, "1": 100},
-    }
+    }  # fmt: skip
     steps = [step(number, rank, time_s=2.0 * number + 2) for number in range(10) for rank in (0, 1)]
     return run(
         path, config(method, workers=4), steps, None, links,

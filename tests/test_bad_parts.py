@@ -36,16 +36,12 @@ REDUCED = {  # what is made of mean and unsent, and what is said of it
     "wide": (lambda mean, unsent: Reduced(mean.double(), unsent), "got float64 [678] on cpu"),
     "narrow": (lambda mean, unsent: Reduced(mean.half(), unsent), "got float16 [678] on cpu"),
     "numpy": (lambda mean, unsent: Reduced(mean.numpy(), unsent), "got a numpy.ndarray"),
-    "elsewhere": (
-        lambda mean, unsent: Reduced(mean.to("meta"), unsent),
-        "got float32 [678] on meta",
-    ),
+    "elsewhere": (lambda mean, unsent: Reduced(mean.to("meta"), unsent),
+                  "got float32 [678] on meta"),
     "expanded": (lambda mean, unsent: Reduced(mean[:1].expand(678), None), "cpu, not contiguous"),
     "sparse": (lambda mean, unsent: Reduced(mean.to_sparse(), None), "cpu, torch.sparse_coo"),
-    "a graph": (
-        lambda mean, unsent: Reduced(mean.requires_grad_(), None),
-        "detached from its graph",
-    ),
+    "a graph": (lambda mean, unsent: Reduced(mean.requires_grad_(), None),
+                "detached from its graph"),
     "a pair": (lambda mean, unsent: (mean, unsent), "Reduced(mean, unsent), got a tuple of 2"),
     "three": (lambda mean, unsent: (mean, unsent, 0), "Reduced(mean, unsent), got a tuple of 3"),
     "a tensor": (lambda mean, unsent: mean, "Reduced(mean, unsent), got float32 [678] on cpu"),
@@ -54,7 +50,7 @@ REDUCED = {  # what is made of mean and unsent, and what is said of it
     "unsent: short": (lambda mean, unsent: Reduced(mean, unsent[:9].clone()), ".* got float32 [9]"),
     "unsent: wide": (lambda mean, unsent: Reduced(mean, unsent.double()), ".* got float64 [678]"),
     "resized": (lambda mean, unsent: Reduced(mean, unsent.resize_(1)), ".* got float32 [1] on cpu"),
-}
+}  # fmt: skip
 
 
 class Returns(Compressor):

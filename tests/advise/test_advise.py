@@ -53,23 +53,19 @@ def test_the_answer_of_a_race_with_its_regret_and_a_second_call_that_runs_nothin
     [
         (["target.value=null"], "target.value must be given: write target.value="),
         (["target.value=90"], r"target.value must be in \(0, 1\] for accuracy \(90 % is 0.9\)"),
-        (
-            ["target.value=90%"],
-            r"target.value must be a number in \[-1e20, 1e20\] or null, got '90%'; write 0.9",
-        ),
+        (["target.value=90%"],
+         r"target.value must be a number in \[-1e20, 1e20\] or null, got '90%'; write 0.9"),
         (["compressor=topk"], "compressor is what is looked for; method=A,B names presets"),
         (["controller.density=0.1"], "controller.density is what is looked for"),
         (["seed=3"], "seed is of the race, which runs several seeds: write --pairs"),
         (["profile=static,markov"], "profile=static,markov: one question at a time"),
-        (
-            ["method=topk,nosuch"],
-            "method has no choice 'nosuch'; `python -m harness --help method` lists them",
-        ),
+        (["method=topk,nosuch"],
+         "method has no choice 'nosuch'; `python -m harness --help method` lists them"),
         (["profile=nosuch"], "profile has no choice 'nosuch'"),
         (["nosuch=1"], "nosuch=1: there is no key 'nosuch'"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_no_race_can_answer_is_refused_in_one_line(more, told):
     keys = {each.partition("=")[0] for each in more}
     asked = [each for each in TINY if each.partition("=")[0] not in keys]

@@ -39,52 +39,39 @@ COUNTED = {  # pattern, lines, numbers of steps
     "anew, from 1": (OF_EPOCH, epochs(range(1, 6)), range(1, 21)),
     "anew, every tenth step": (OF_EPOCH, epochs(range(0, 50, 10), 2), range(0, 100, 10)),
     "epochs of one step, by name": (BY_EPOCH, epochs([0]), range(4)),
-    "epochs by a line of their own": (
-        r"epoch (?P<epoch>\d+)|step (?P<step>\d+)",
-        ["epoch 1", "step 7", "epoch 2", "step 7", "step 8"],
-        [7, 8, 9],
-    ),
-    "on and on beside an epoch": (
-        BY_EPOCH,
-        [f"[{n // 2}][{n}/9] loss 1" for n in range(6)],
-        range(6),
-    ),
+    "epochs by a line of their own": (r"epoch (?P<epoch>\d+)|step (?P<step>\d+)",
+                                      ["epoch 1", "step 7", "epoch 2", "step 7", "step 8"],
+                                      [7, 8, 9]),
+    "on and on beside an epoch": (BY_EPOCH, [f"[{n // 2}][{n}/9] loss 1" for n in range(6)],
+                                  range(6)),
     "resumed": (LOSS, steps(*range(500, 505)), range(500, 505)),
     "every tenth step": (LOSS, steps(0, 10, 20), [0, 10, 20]),
     "thousands": (LOSS, steps("900", "1,000", "1_100", "1.2k", "1.3e3"), range(900, 1400, 100)),
     "thousands, by less than the line": (r"step (?P<step>\d+)", steps("999", "1,000"), [999, 1000]),
     "of all": (r"step (?P<step>\S+)", steps("3/5", "4/5"), [3, 4]),
     "no counter": (r"loss (?P<loss>\S+)", steps("a", "b", "c"), [0, 1, 2]),
-    "fractions of an epoch beside": (
-        r"'loss': (?P<loss>[\d.]+), 'epoch': (?P<epoch>[\d.]+)",
-        [f"{{'loss': 0.5, 'epoch': {n / 4}}}" for n in range(6)],
-        range(6),
-    ),
+    "fractions of an epoch beside": (r"'loss': (?P<loss>[\d.]+), 'epoch': (?P<epoch>[\d.]+)",
+                                     [f"{{'loss': 0.5, 'epoch': {n / 4}}}" for n in range(6)],
+                                     range(6)),
     "metrics alone": (r"acc (?P<accuracy>\S+)", ["acc 0.1", "acc 0.2"], [0, 1]),
-    "two lines a step": (
-        r"loss (?P<loss>\S+)|took (?P<samples>\d+)",
-        ["loss 1", "took 8", "loss 2", "took 8"],
-        [0, 1],
-    ),
+    "two lines a step": (r"loss (?P<loss>\S+)|took (?P<samples>\d+)",
+                         ["loss 1", "took 8", "loss 2", "took 8"], [0, 1]),
     "columns": (r"^(?P<step>\d+),\d+,(?P<loss>\S+)", ["98,128,256", "99,128,256"], [98, 99]),
-}
+}  # fmt: skip
 UNCOUNTED = {  # pattern, lines, how many do not count, what the reason names
     "fractions of an epoch": (r"step (?P<step>\d+)", steps(0, 0.5, 1, 1.5), 2, "step 0.5 loss"),
     "fractions, by less than the line": (LOSS, steps(0, 0.5, 1, 1.5), 2, "step 0.5 loss"),
     "no number from some step on": (LOSS, [*steps(0, 1), "step 2 loss n/a"], 1, "step 2 loss n/a"),
-    "nan that the pattern has no place for": (
-        r"step (?P<step>\d+) loss (?P<loss>[\d.]+)",
-        [*steps(0, 1), "step 2 loss nan", "step 3 loss nan"],
-        2,
-        "step 2 loss nan",
-    ),
+    "nan that the pattern has no place for": (r"step (?P<step>\d+) loss (?P<loss>[\d.]+)",
+                                              [*steps(0, 1), "step 2 loss nan", "step 3 loss nan"],
+                                              2, "step 2 loss nan"),
     "nan for a step": (r"step (?P<step>\S+)", steps(0, "nan"), 1, "step nan"),
     "percent": (LOSS, [*steps(0), "acc 95%"], 1, "acc 95%"),
     "ranks that say the same": (LOSS, steps(0, 0, 1, 1, 2, 2), 3, "step 0"),
     "steps done again": (LOSS, steps(*range(6), 3, 4, 5, 6), 3, "step 3"),
     "a thousand as in German": (LOSS, steps(998, 999, "1.000", "1.001"), 2, "step 1.000"),
     "a group that took no part": (r"step (?P<step>\d+)|done", [*steps(0, 1), "done"], 1, "done"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", COUNTED)

@@ -128,12 +128,8 @@ BAD: dict[type, dict[str, Values]] = {
     | SEEDED
     | dict.fromkeys(["mean_mbit", "low_mbit", "high_mbit"], MAYBE_RATE)
     | {"deviation_mbit": outside(0, 1e6) | NONE, "correlation_s": LASTING, "step_s": LASTING},
-    Trace: {
-        "path": FILE,
-        "end": CHOICE,
-        "length_s": SINCE.filter(lambda value: value is not None),
-        "stagger_s": SINCE,
-    },
+    Trace: {"path": FILE, "end": CHOICE, "length_s": SINCE.filter(lambda value: value is not None),
+            "stagger_s": SINCE},
     Mahimahi: PATH
     | {"path": FILE, "end": CHOICE, "stagger_s": SINCE}
     | {"bin_ms": whole(10, 60_000), "floor_mbit": MAYBE_RATE},
@@ -146,7 +142,7 @@ BAD: dict[type, dict[str, Values]] = {
     | {"start_s": SINCE, "spread": SHARE, "seed": whole(0)}
     | {"up_to": whole(4, 128).filter(lambda value: value is not None)}
     | {"cycles": whole(1).filter(lambda value: value is not None)},
-}
+}  # fmt: skip
 FIELDS = [(kind, field) for kind, by_field in BAD.items() for field in by_field]
 
 

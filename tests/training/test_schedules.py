@@ -72,13 +72,10 @@ def test_is_chosen_by_yaml():
         {
             "_target_": "harness.config.schedules.WarmUp",
             "share": 0.1,
-            "then": {
-                "_target_": "harness.config.schedules.Steps",
-                "milestones": [0.5],
-                "gamma": 0.1,
-            },
+            "then": {"_target_": "harness.config.schedules.Steps", "milestones": [0.5],
+                     "gamma": 0.1},
         }
-    )
+    )  # fmt: skip
     assert schedule.factor(60, 100) == 0.1
 
 

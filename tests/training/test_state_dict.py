@@ -138,17 +138,11 @@ class Holder:
 @pytest.mark.parametrize(
     "thing",
     [
-        *(
-            threading.Lock(),
-            iter([1]),
-            (x for x in ()),
-            np.zeros(3),
-            np.float32(1),
-            memoryview(b"a"),
-        ),
+        *(threading.Lock(), iter([1]), (x for x in ()), np.zeros(3), np.float32(1),
+          memoryview(b"a")),
         *(len, float, Inner(), Seen(0.0, ())),  # the last two: without an annotation
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_kept_is_named_with_its_place(thing: Any) -> None:
     with pytest.raises(TypeError, match=r"compressor\.inside\[1\].* checkpoint"):
         state_dict(Holder(inside=[0, thing]), "compressor")
