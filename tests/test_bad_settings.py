@@ -40,17 +40,11 @@ VALUES = (
 NEVER = {  # by kind: what no key of a run can be
     "a part that is none": "{_target_: os.mkdir, path: MADE}",
     "arguments of Hydra": "{_target_: pathlib.Path, _args_: [MADE], _partial_: true}",
-    "control characters": "'a\nb\x1b[2J'",
-    "too long a text": "x" * 5000,
-    "a number without end": "1e400",
-    "below everything": "-1e300",
-    "too deep": "[" * 60 + "]" * 60,
-    "a key that there is not": "${nosuch.key}",
-    "itself": "${KEY}",
-    "no value": "???",
-    "a sweep": "1,2",
-    "an open bracket": "[1",
-}
+    "control characters": "'a\nb\x1b[2J'", "too long a text": "x" * 5000,
+    "a number without end": "1e400", "below everything": "-1e300", "too deep": "[" * 60 + "]" * 60,
+    "a key that there is not": "${nosuch.key}", "itself": "${KEY}", "no value": "???",
+    "a sweep": "1,2", "an open bracket": "[1",
+}  # fmt: skip
 MOST_LINES = 10
 NOT_TRIED = ("results", "report", "plan")  # where the test writes; what starts no run
 RAW = ("Error:", "Exception:", "Traceback")  # how Python names an error

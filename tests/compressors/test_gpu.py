@@ -276,91 +276,44 @@ from compressors.kernels import gpu_loops as loops
 from compressors.kernels import gpu_selection as selection
 
 FLOATS, INTS, COUNT = "*fp32", "*i32", "i32"
+SUM_CODES = [FLOATS, COUNT, COUNT, "*i64", COUNT, ("*u8", "*u8"), (FLOATS, FLOATS)]
 for kernel, types, constants in (
-    (
-        selection.bound_sample,
-        [FLOATS, FLOATS, COUNT, COUNT, COUNT, FLOATS],
-        {"with_added": True, "run": 32, "size": 16384},
-    ),
-    (
-        selection.mark,
-        [FLOATS, FLOATS, COUNT, FLOATS, INTS, INTS, COUNT],
-        {"with_added": True, "word": 32, "size": 2048},
-    ),
-    (
-        selection.find_marked,
-        [INTS, INTS, COUNT, COUNT, INTS, COUNT, INTS],
-        {"most": 2048, "word": 32, "size": 2048, "words": 512},
-    ),
+    (selection.bound_sample, [FLOATS, FLOATS, COUNT, COUNT, COUNT, FLOATS],
+     {"with_added": True, "run": 32, "size": 16384}),
+    (selection.mark, [FLOATS, FLOATS, COUNT, FLOATS, INTS, INTS, COUNT],
+     {"with_added": True, "word": 32, "size": 2048}),
+    (selection.find_marked, [INTS, INTS, COUNT, COUNT, INTS, COUNT, INTS],
+     {"most": 2048, "word": 32, "size": 2048, "words": 512}),
     (selection.take_found, [FLOATS, INTS, FLOATS, COUNT, INTS], {"erase": True, "size": 512}),
-    *(
-        (
-            selection.count_digits,
-            [FLOATS, COUNT, FLOATS, INTS, COUNT, COUNT, INTS, INTS],
-            {"digit": digit, "size": 1024},
-        )
-        for digit in range(4)
-    ),
-    (
-        selection.count_ranked,
-        [FLOATS, COUNT, FLOATS, INTS, COUNT, COUNT, INTS, INTS, INTS, INTS],
-        {"size": 1024},
-    ),
-    (
-        selection.take_ranked,
-        [FLOATS, COUNT, INTS, FLOATS, INTS, COUNT, COUNT, INTS, INTS, INTS, INTS, FLOATS],
-        {"erase": True, "programs": 512, "size": 1024},
-    ),
+    *((selection.count_digits, [FLOATS, COUNT, FLOATS, INTS, COUNT, COUNT, INTS, INTS],
+       {"digit": digit, "size": 1024}) for digit in range(4)),
+    (selection.count_ranked, [FLOATS, COUNT, FLOATS, INTS, COUNT, COUNT, INTS, INTS, INTS, INTS],
+     {"size": 1024}),
+    (selection.take_ranked,
+     [FLOATS, COUNT, INTS, FLOATS, INTS, COUNT, COUNT, INTS, INTS, INTS, INTS, FLOATS],
+     {"erase": True, "programs": 512, "size": 1024}),
     (loops.pack_signs, [FLOATS, COUNT, "*u8"], {"size": 256}),
     (loops.add_signs, [FLOATS, "*u8", FLOATS, COUNT], {"size": 2048}),
-    (
-        loops.add_round,
-        [FLOATS, FLOATS, COUNT, COUNT, FLOATS, COUNT, "*i64", COUNT, COUNT, COUNT, "*u8", "*u8"],
-        {
-            "levels": 1, "block": 512, "rounds": 0, "norm": 2, "width": 2, "with_added": True,
-            "keep": True, "size": 256,
-        },
-    ),
-    (
-        loops.sum_codes,
-        [FLOATS, COUNT, COUNT, "*i64", COUNT, ("*u8", "*u8"), (FLOATS, FLOATS)],
-        {"levels": 1, "onto": False, "alike": 0, "rounds": 3, "width": 2, "size": 256},
-    ),
-    (
-        loops.sum_two_bits,
-        [FLOATS, COUNT, ("*u8", "*u8"), (FLOATS, FLOATS)],
-        {"onto": True, "alike": 64, "size": 256},
-    ),
-    (
-        loops.sum_codes,
-        [FLOATS, COUNT, COUNT, "*i64", COUNT, ("*u8", "*u8"), (FLOATS, FLOATS)],
-        {"levels": 127, "onto": True, "alike": 64, "rounds": 0, "width": 8, "size": 256},
-    ),
-    (
-        loops.sum_rest,
-        [FLOATS, COUNT, COUNT, COUNT, "*i64", COUNT, ("*u8", "*u8"), (FLOATS, FLOATS)],
-        {"levels": 1, "onto": False, "rounds": 0, "width": 2, "size": 64},
-    ),
-    (
-        loops.add_pack_measure,
-        [FLOATS, FLOATS, COUNT, "*u8", "*fp64"],
-        {"with_added": True, "squared": True, "size": 256},
-    ),
-    (
-        loops.sum_signs,
-        [FLOATS, COUNT, ("*u8", "*u8"), FLOATS],
-        {"onto": True, "size": 256},
-    ),
-    (
-        loops.add_cast,
-        [FLOATS, FLOATS, COUNT, "fp32", "fp32", "*bf16", "*i32"],
-        {"with_added": True, "keep": True, "size": 2048},
-    ),
-    (
-        loops.add_measure,
-        [FLOATS, FLOATS, COUNT, "*i32", "*fp64"],
-        {"with_added": True, "size": 2048},
-    ),
+    (loops.add_round,
+     [FLOATS, FLOATS, COUNT, COUNT, FLOATS, COUNT, "*i64", COUNT, COUNT, COUNT, "*u8", "*u8"],
+     {"levels": 1, "block": 512, "rounds": 0, "norm": 2, "width": 2, "with_added": True,
+      "keep": True, "size": 256}),
+    (loops.sum_codes, SUM_CODES,
+     {"levels": 1, "onto": False, "alike": 0, "rounds": 3, "width": 2, "size": 256}),
+    (loops.sum_two_bits, [FLOATS, COUNT, ("*u8", "*u8"), (FLOATS, FLOATS)],
+     {"onto": True, "alike": 64, "size": 256}),
+    (loops.sum_codes, SUM_CODES,
+     {"levels": 127, "onto": True, "alike": 64, "rounds": 0, "width": 8, "size": 256}),
+    (loops.sum_rest,
+     [FLOATS, COUNT, COUNT, COUNT, "*i64", COUNT, ("*u8", "*u8"), (FLOATS, FLOATS)],
+     {"levels": 1, "onto": False, "rounds": 0, "width": 2, "size": 64}),
+    (loops.add_pack_measure, [FLOATS, FLOATS, COUNT, "*u8", "*fp64"],
+     {"with_added": True, "squared": True, "size": 256}),
+    (loops.sum_signs, [FLOATS, COUNT, ("*u8", "*u8"), FLOATS], {"onto": True, "size": 256}),
+    (loops.add_cast, [FLOATS, FLOATS, COUNT, "fp32", "fp32", "*bf16", "*i32"],
+     {"with_added": True, "keep": True, "size": 2048}),
+    (loops.add_measure, [FLOATS, FLOATS, COUNT, "*i32", "*fp64"],
+     {"with_added": True, "size": 2048}),
 ):
     signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * len(constants)], strict=True))
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)

@@ -160,20 +160,12 @@ def is_up(ip: IPRoute, index: int) -> bool:
 
 
 KINDS = {  # every qdisc that this kernel may have, as tc adds it
-    "tbf": "root tbf rate 20mbit burst 20k limit 200k",
-    "htb": "root htb default 1",
-    "pfifo": "root pfifo limit 1",
-    "bfifo": "root bfifo limit 3000",
-    "pfifo_fast": "root pfifo_fast",
-    "pfifo_head_drop": "root pfifo_head_drop limit 1",
-    "netem": "root netem delay 1ms",
-    "fq": "root fq",
-    "fq_codel": "root fq_codel",
-    "sfq": "root sfq",
-    "prio": "root prio",
-    "ingress": "ingress",
-    "clsact": "clsact",
-}
+    "tbf": "root tbf rate 20mbit burst 20k limit 200k", "htb": "root htb default 1",
+    "pfifo": "root pfifo limit 1", "bfifo": "root bfifo limit 3000",
+    "pfifo_fast": "root pfifo_fast", "pfifo_head_drop": "root pfifo_head_drop limit 1",
+    "netem": "root netem delay 1ms", "fq": "root fq", "fq_codel": "root fq_codel",
+    "sfq": "root sfq", "prio": "root prio", "ingress": "ingress", "clsact": "clsact",
+}  # fmt: skip
 
 
 def tc(words: str) -> bool:
