@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +17,10 @@ from harness.config.search_path import choices
 from harness.config.settings import BadSetting, Settings
 from harness.records import environment
 from harness.reporting.analysis import agreement
+from harness.reproduce import reference
+from harness.reproduce.gather import _conditions
 from harness.reproduce.paper import OF_QUICK, Paper, Sweep, check, reproducible
+from harness.reproduce.perform import perform
 from tests.launching import afresh, popen, processes, until
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -250,3 +254,82 @@ def session_of(pid: int) -> int | None:
         return os.getsid(pid)
     except ProcessLookupError:
         return None
+
+
+RATES = ({"profile.rate_mbit": 5.0}, {"profile.rate_mbit": 8.0})
+COST = "network.device.costs.topk.element_ns"
+DEVICES = ({"network.device.name": "A40", COST: 0.2},
+           {"network.device.name": "A40, slower", COST: 3.0})  # fmt: skip
+
+
+def told(*conditions: dict[str, object], world: str = "virtual") -> list[str]:
+    rows = {"experiment": "some", "model": "net", "world": world, "conditions": conditions}
+    return list(_conditions(pd.DataFrame(rows)))
+
+
+def test_a_setting_is_told_by_its_rate_and_by_the_name_of_its_device():
+    settings = [rate | device for rate in RATES for device in DEVICES]
+    assert told(*settings) == [
+        "rate_mbit 5, device A40",
+        "rate_mbit 5, device A40, slower",
+        "rate_mbit 8, device A40",
+        "rate_mbit 8, device A40, slower",
+    ]
+
+
+def test_what_all_share_is_not_told_nor_that_packets_have_another_network():
+    assert told(*RATES) == ["rate_mbit 5", "rate_mbit 8"]
+    noisy = [{"network.exchange_noise": noise} for noise in (0.01, 0.3)]
+    assert told(*noisy) == ["exchange_noise 0.01", "exchange_noise 0.3"]
+    worlds = ["packets", "virtual"]
+    assert told(*noisy, world=worlds) == ["", ""]  # type: ignore[arg-type]
+
+
+KEPT = sorted(path for path in reference.FOLDER.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
+def test_verdicts_and_numbers_rest_on_runs_that_are_kept(folder):
+    kept = set(pd.read_csv(folder / "runs.csv").run_id)
+    for name in ("claims", "published"):
+        if (path := folder / f"{name}.csv").is_file():
+            rows = pd.read_csv(path, keep_default_na=False)
+            assert {run for runs in rows.runs for run in runs.split()} <= kept
+
+
+def test_a_study_is_written_whole_and_of_one_commit(tmp_path, monkeypatch):
+    told = {"title": "A paper", "claims": "", "experiments": ["quickstart", "pace_fluctuating"],
+            "sweeps": [["network=calibrated", "method=allreduce", "seed=0"]],
+            "figures": {"quickstart": ["quality_steps"]}}  # fmt: skip
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(told))
+    paper = Paper.read(str(tmp_path / "own.yaml"))
+    tiny = ["scale=laptop", "workers=2", "steps=4", "eval_every=2", f"results={tmp_path / 'runs'}"]
+    tiny += ["profile=static", "model=convnet", "emulation.compute=measured"]
+    runs = paper.described(tiny).runs
+    assert {each.state for each in perform(runs, lambda *_: None)} == {"succeeded"}
+    results, out = tmp_path / "runs", tmp_path / "own"
+    whole = {path.name for path in reference.write(paper, results, tiny, tmp_path)}
+    assert set(pd.read_csv(out / "runs.csv").experiment) == {"quickstart", "pace_fluctuating"}
+    assert {each.split("-")[0] for each in whole if "quality_steps" in each} == {"quickstart"}
+    assert "| quickstart | virtual | 1 |" in (out / "README.md").read_text()
+    wrong = replace(paper, figures={"quickstart": ["quality_stairs"]})
+    with pytest.raises(BadSetting, match="figures of quickstart .*quality_steps.*, got quality_st"):
+        reference.write(wrong, results, tiny, tmp_path)
+    with monkeypatch.context() as patched:  # a file that was edited would not count
+        environments = iter([{"git": {"commit": each * 40}} for each in "ef"])
+        patched.setattr(reference, "read_json", lambda path: next(environments))
+        with pytest.raises(BadSetting, match=r"commit, got e{12} \(1 runs\), f{12} \(1 runs\)"):
+            reference.write(paper, results, tiny, tmp_path)
+    assert {path.name for path in out.iterdir()} == whole  # as before
+    shorter = replace(paper, experiments=["quickstart"])
+    reference.write(shorter, results, tiny, tmp_path)
+    assert not list(out.glob("pace_fluctuating-*")) and list(out.glob("quickstart-*"))
+
+
+def test_only_experiments_of_the_paper_may_be_asked_for():
+    paper = Paper.read("netsense")
+    assert paper.only([]) == paper
+    chosen = paper.only(["netsense_table1", "netsense_resnet18_contended"]).experiments
+    assert chosen == [name for name in paper.experiments if name in chosen] and len(chosen) == 2
+    with pytest.raises(BadSetting, match="experiments of .*netsense_table1.*, got dc2_table2"):
+        paper.only(["dc2_table2"])

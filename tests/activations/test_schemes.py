@@ -1,9 +1,16 @@
-"""Thresholds from a fit, sketches and error feedback of gradients, each against its formula."""
+"""Masks, fits, sketches and error feedback of gradients, each against its formula, and bytes."""
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
+from compressors.activations.base import Piece
 from compressors.activations.dct_mp import DCTMP
+from compressors.activations.encoding import decode, encode, values_bytes
+from compressors.activations.rows import check_density, entries, row_mask, spread
 from compressors.activations.sketch import GaussianSketch
 from compressors.activations.topk_grad import TopKGrad
 from tests.activations.schemes import rectified
@@ -90,3 +97,89 @@ def test_what_a_gradient_leaves_is_added_to_the_next(feedback: bool) -> None:
             error = total - sent
     other = scheme.backward(rectified(2, 20, 1), None)  # a shorter micro-batch: rows do not match
     assert other.mask is not None and other.mask.shape == (2, 20)
+
+
+DENSITIES = [0.02, 0.05, 0.1, 0.25, 0.71, 1.0]
+
+
+def by_sorting(rows: torch.Tensor, density: float) -> np.ndarray:
+    """The paper's mask, in the words of its Algorithm 2."""
+    found = []
+    for row in rows.double().abs().numpy():
+        eta_d = round((1 - density) * row.size, 9)
+        tau = np.sort(row)[min(int(eta_d), row.size - 1)]
+        found.append((row >= tau) & (row > 0))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("density", DENSITIES)
+@settings(deadline=None, max_examples=60)
+@given(
+    data=arrays.arrays(
+        np.float32,
+        st.tuples(st.integers(1, 5), st.integers(1, 40)),
+        elements=st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-42, 3e38, float("inf")]),
+    )
+)
+def test_the_mask_is_the_papers(data: np.ndarray, density: float) -> None:
+    rows = torch.from_numpy(data)
+    np.testing.assert_array_equal(row_mask(rows, density).numpy(), by_sorting(rows, density))
+
+
+@pytest.mark.parametrize("density", DENSITIES)
+@pytest.mark.parametrize("d", [1, 7, 100, 256])
+def test_of_distinct_entries_the_promised_number_is_kept(density: float, d: int) -> None:
+    rows = torch.randperm(6 * d, generator=torch.Generator().manual_seed(1)).view(6, d) + 1.0
+    rows[::2] *= -1
+    promised = max(1, d - int(round((1 - density) * d, 9)))
+    assert row_mask(rows, density).sum(1).tolist() == [promised] * 6
+
+
+def test_zeros_never_cross_and_nan_always_does() -> None:
+    rows = torch.tensor([[0.0, 3.0, 0.0, 0.0], [1.0, float("nan"), 5.0, 2.0]])
+    assert row_mask(rows, 1.0).tolist() == [[False, True, False, False], [True] * 4]
+    assert row_mask(rows, 0.5).tolist() == [[False, True, False, False], [False, True, True, False]]
+    assert row_mask(rows, 0.25).tolist()[1] == [False, True, False, False]
+
+
+def test_entries_and_spread_undo_each_other_where_the_mask_is_set() -> None:
+    rows = torch.randn(9, 33, generator=torch.Generator().manual_seed(2))
+    mask = row_mask(rows, 0.3)
+    assert torch.equal(entries(rows, mask), rows[mask])
+    assert torch.equal(spread(entries(rows, mask), mask), torch.where(mask, rows, 0.0))
+
+
+@pytest.mark.parametrize("density", [0, -0.1, 1.01, float("nan"), True, "half"])
+def test_a_density_out_of_range_is_refused(density: object) -> None:
+    with pytest.raises(ValueError, match=r"density must be a number in \(0, 1\], got"):
+        check_density(density)  # type: ignore[arg-type]
+
+
+SHAPES = [(1, 1), (3, 5), (4, 64), (16, 16), (7, 200), (32, 256), (300, 256)]
+SHARES = [0.0, 0.01, 0.1, 0.5, 1.0]
+
+
+def piece(shape: tuple[int, int], share: float) -> Piece:
+    source = torch.Generator().manual_seed(shape[0])
+    rows = torch.randn(shape, generator=source)
+    mask = torch.rand(shape, generator=source) < share
+    return Piece(entries(rows, mask), mask)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("share", SHARES)
+def test_what_is_sent_arrives(shape: tuple[int, int], share: float) -> None:
+    sent = piece(shape, share)
+    bits, *rest = encode(sent)
+    values = torch.cat([torch.empty(0, dtype=torch.uint8), *rest])
+    got = decode(bits, values, shape)
+    assert sent.mask is not None and got.mask is not None
+    assert torch.equal(got.mask, sent.mask) and torch.equal(got.values, sent.values)
+    n, k = shape[0] * shape[1], int(sent.mask.sum())
+    assert bits.numel() == -(-n // 8)
+    assert values.numel() == values_bytes(bits, n) == 4 * k
+
+
+def test_without_a_mask_there_are_values_alone() -> None:
+    [message] = encode(Piece(torch.arange(5.0)))
+    assert torch.equal(message.view(torch.float32), torch.arange(5.0))

@@ -1,13 +1,14 @@
 """The fit gives back the constants that times were made with."""
 
-from math import sqrt
+from math import ceil, log2, sqrt
 
 import pytest
 
-from harness.calibrate import fit
+from harness.calibrate import fit, windows
 from harness.calibrate.links import Sample
 from harness.virtual.network import Simulated
 from profiles.static import Static
+from tests.emulation.virtual import virtual
 
 MADE = {"alpha_s": 0.0003, "operation_s": 0.002, "efficiency": 0.9, "wake_s": 0.005}
 MADE |= {"message_bytes": 350}
@@ -35,13 +36,9 @@ def made(
 
 
 def samples(cores: int | None = None, bucket: fit.Bucket | None = None) -> list[Sample]:
-    return [
-        made(nodes, rate_mbit, collective, nbytes, cores, bucket)
-        for nodes in (2, 4, 8)
-        for rate_mbit in (50, 200)
-        for collective in fit.ROUNDS
-        for nbytes in SIZES
-    ]
+    return [made(nodes, rate_mbit, collective, nbytes, cores, bucket) for nodes in (2, 4, 8)
+            for rate_mbit in (50, 200) for collective in fit.ROUNDS
+            for nbytes in SIZES]  # fmt: skip
 
 
 @pytest.mark.parametrize("bucket", [None, BUCKET])
@@ -153,12 +150,9 @@ def test_stalls_and_what_is_all_latency_are_no_noise():
 
 def test_buckets_in_a_row_cost_an_operation_each():
     known = fit.Links(0.0004, 0.006, 0.9, 0, 0, 0.0, bucket=fit.Bucket(0.002))
-    samples = [
-        Sample("all_reduce", nodes, rate_mbit, nbytes, (1.0,), buckets)
-        for nodes in (2, 4)
-        for rate_mbit in (50, 800)
-        for nbytes, buckets in ((500_000, 1), (4_000_000, 1), (500_000, 8))
-    ]
+    samples = [Sample("all_reduce", nodes, rate_mbit, nbytes, (1.0,), buckets) for nodes in (2, 4)
+               for rate_mbit in (50, 800)
+               for nbytes, buckets in ((500_000, 1), (4_000_000, 1), (500_000, 8))]  # fmt: skip
     samples = [s._replace(times_s=(fit.predicted_s(known, s),)) for s in samples]
     found = fit.links(samples, bucket=known.bucket)
     assert found.operation_s == pytest.approx(0.006, rel=0.01)
@@ -167,13 +161,27 @@ def test_buckets_in_a_row_cost_an_operation_each():
 
 def test_a_rate_with_a_share_of_its_own_is_told_apart():
     known = fit.Links(0.0, 0.001, 0.9, 0, 0, 0.0, efficiencies={50: 0.7, 200: 0.9, 800: 0.95})
-    samples = [
-        Sample("all_reduce", nodes, rate_mbit, 5000 * rate_mbit * scale, (1.0,))
-        for nodes in (2, 4)
-        for rate_mbit in (50, 200, 800)
-        for scale in (16, 64, 256)
-    ]
+    samples = [Sample("all_reduce", nodes, rate_mbit, 5000 * rate_mbit * scale, (1.0,))
+               for nodes in (2, 4) for rate_mbit in (50, 200, 800)
+               for scale in (16, 64, 256)]  # fmt: skip
     samples = [s._replace(times_s=(fit.predicted_s(known, s),)) for s in samples]
     found = fit.links(samples)
     assert found.efficiencies == pytest.approx(known.efficiencies, rel=0.02)
     assert found.median < 0.02
+
+
+RTT_MS = 40.0
+SIZES_BYTES = (1 << 16, 1 << 20)
+FIRST_BYTES = 10 * 1448  # Linux's first window (RFC 6928), at MTU 1500
+
+
+@virtual
+def test_windows_are_fitted_to_transfers_over_a_delay() -> None:
+    """By bounds that hold on a busy machine: windows double once a round trip at most."""
+    taken = windows.take(1, (RTT_MS,), SIZES_BYTES)
+    assert [told[:2] for told in taken] == [(RTT_MS, nbytes) for nbytes in SIZES_BYTES]
+    for _, nbytes, seconds in taken:
+        flights = ceil(log2(1 + nbytes / FIRST_BYTES))
+        assert seconds > (flights - 0.5) * RTT_MS / 1000, taken
+    found = windows.fit([windows.row(*told) for told in taken])
+    assert 1000 < found.initial_window_bytes < 2 * FIRST_BYTES, (found, taken)

@@ -1,4 +1,4 @@
-"""Thresholds from a model and thresholds that are kept, against float64, and how many they send."""
+"""Thresholds, modelled, kept or searched, against float64, and how many entries they send."""
 
 import math
 from collections.abc import Callable
@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from compressors.dct_dp import DCTDP, by_sample, by_sort
+from compressors.mstopk import MSTopK
 from compressors.threshold_topk import ThresholdTopK
 from compressors.topk_select import kept, reached_at
 from harness.engine.exchange.feedback import Residual
-from tests.compressors.reductions import Outcome, Replica, Shapes, gradient, run
+from tests.compressors.reductions import KINDS, Outcome, Replica, Shapes, bits, gradient, run
 from tests.compressors.threads import ThreadWorkers, together
 
 
@@ -105,10 +106,8 @@ def test_dct_is_the_papers_recurrence(size: int, lifespan: int, density: float) 
                 if step % lifespan == 0:
                     place = min(int(part.size * (1 - density)), part.size - 1)
                     taus[rank][which] = np.sort(np.abs(part))[place]
-            masks = [
-                np.abs(part) >= tau * (1 - 1e-6)
-                for part, tau in zip(parts, taus[rank], strict=True)
-            ]
+            masks = [np.abs(part) >= tau * (1 - 1e-6)
+                     for part, tau in zip(parts, taus[rank], strict=True)]  # fmt: skip
             mask = np.concatenate(masks)
             sent[rank], errors[rank] = w * mask, w * ~mask
             assert outcomes[rank][step].contributed_bytes == 8 * mask.sum()
@@ -210,3 +209,54 @@ def test_dct_never_sends_zeros_nor_keeps_a_threshold_of_zero() -> None:
         return [one.contributed_bytes // 8 for one in steps]
 
     assert together(1, work) == [[0, 2, 10, 10]]
+
+
+def sent(grad: torch.Tensor, unsent: torch.Tensor) -> np.ndarray:
+    """Positions that were sent, unless the entry was zero."""
+    return np.flatnonzero(bits(grad) != bits(unsent))
+
+
+@pytest.mark.parametrize("density", [0.001, 0.01, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("n", [1, 2, 7, 20_000])
+def test_it_is_the_top_k(n: int, density: float) -> None:
+    k = max(1, int(density * n))
+    for grad, (_, unsent), contributed in run(MSTopK, [gradient(n, 0), gradient(n, 1)], density):
+        want = np.sort(np.argsort(-np.abs(grad.numpy()), kind="stable")[:k])
+        np.testing.assert_array_equal(sent(grad, unsent), want)
+        assert contributed == 8 * k
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rounds", [0, 1, 3, 30])
+def test_k_entries_whatever_the_gradient_and_the_rounds(kind: str, rounds: int) -> None:
+    grad = KINDS[kind](2)
+    for density in (0.001, 0.2, 0.9):
+        k = int(density * grad.numel())
+        ((_, (_, unsent), contributed),) = run(lambda: MSTopK(rounds), [grad], density)
+        assert contributed == 8 * k
+        assert sent(grad, unsent).size <= k
+        if grad.all():
+            assert sent(grad, unsent).size == k
+
+
+def test_of_equal_entries_a_run_is_sent_and_its_start_is_random() -> None:
+    grad = torch.ones(1000)
+    starts = set()
+    for seed in range(5):
+        ((_, (_, unsent), _),) = run(lambda seed=seed: MSTopK(seed=seed), [grad], 0.1)
+        where = sent(grad, unsent)
+        assert where.size == 100 and where[-1] - where[0] == 99
+        starts.add(where[0])
+    assert len(starts) > 1
+
+
+def test_larger_entries_come_before_the_run() -> None:
+    grad = torch.ones(1000)
+    grad[[3, 500, 999]] = torch.tensor([-2.0, 7.0, 2.0])
+    ((_, (_, unsent), _),) = run(MSTopK, [grad], 0.01)
+    assert unsent[[3, 500, 999]].tolist() == [0.0] * 3
+
+
+def test_negative_rounds_are_refused() -> None:
+    with pytest.raises(ValueError, match="rounds must be >= 0, got -1"):
+        MSTopK(-1)

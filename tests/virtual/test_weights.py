@@ -1,9 +1,16 @@
-"""What is trained in virtual time is what real ranks train, bit for bit."""
+"""Virtual time trains what real ranks train, bit for bit, and needs nothing of Linux."""
+
+import os
+import subprocess
+import sys
+import time
 
 import pandas as pd
 import pytest
 import torch
 
+from harness.records import status
+from tests.launching import afresh
 from tests.virtual.runs import over_gloo, simulated, weights
 
 METHODS = ["allreduce", "topk controller.density=0.1",
@@ -47,3 +54,38 @@ def test_fifty_steps_of_dense_training_have_the_losses_of_ddp_to_the_last_bit(tm
     mine, real = rows(ours), rows(theirs)
     assert len(mine) == 200 and mine.loss.tolist() == real.loss.tolist()
     assert mine.loss.iloc[-4:].mean() < 0.5 * mine.loss.iloc[:4].mean()  # it learns
+
+
+WITHOUT = """
+import sys
+sys.modules["pyroute2"] = None  # importing it raises
+from harness.runner import run
+from harness.config.scales import composed
+from harness.validation import checked
+settings, _ = composed(["network=simulated", "steps=2", "model.width=8", "results=" + sys.argv[1]])
+checked(settings)
+outcome = run.perform(settings)
+print(outcome.state, outcome.error)
+"""
+
+
+def test_a_run_imports_no_netlink(tmp_path):
+    command = [sys.executable, "-c", WITHOUT, str(tmp_path)]
+    done = afresh(command, 120)
+    assert done.stdout.strip() == "succeeded None", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("proc", ["/proc", "/nowhere"])
+def test_a_process_is_known_again_without_proc(monkeypatch, tmp_path, proc):
+    monkeypatch.setattr(status, "PROC", status.Path(proc))
+    status.begin(tmp_path)
+    assert status.state(tmp_path) == "running"
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    began = status._since(child.pid)
+    assert began is not None and status._since(child.pid) == began
+    child.communicate(b"\n")
+    deadline = time.monotonic() + 10
+    while status._since(child.pid) is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert status._since(child.pid) is None
+    assert status._since(os.getpid()) is not None

@@ -11,7 +11,7 @@ from harness.reporting.analysis import load, metrics
 from harness.reporting.claims.base import FAILS, HOLDS, NOT_DECIDABLE, Claim
 from papers.dc2 import claims as dc2
 from tests import records_by_hand as by_hand
-from tests.claims.tables import copied, table
+from tests.claims.tables import copied, sides, table
 from tests.claims.tables import row as row_of
 
 # speed-up by method as the text has it, times allreduce
@@ -40,17 +40,12 @@ def judged(*rows: dict[str, Any]) -> list[Claim]:
 
 def vgg16(**other: float) -> list[dict]:
     return [
-        row(
-            dc2.VGG16,
-            dc2.NO_EF.get(method, method),
-            seed,
-            final=ACCURACY.get(method, 0.968),
+        row(dc2.VGG16, dc2.NO_EF.get(method, method), seed, final=ACCURACY.get(method, 0.968),
             time_s=100.0 / (speed or 1),
-            throughput=50.0 * (30.0 if method == dc2.EXTREME else speed),
-        )
+            throughput=50.0 * (30.0 if method == dc2.EXTREME else speed))
         for method, speed in (VGG16 | other).items()
         for seed in (0, 1)
-    ]
+    ]  # fmt: skip
 
 
 def verdicts(rows: list[dict], id: str) -> dict[str, str]:
@@ -87,10 +82,8 @@ def test_what_breaks_is_far_below_allreduce_and_divergence_counts_as_nothing():
             each["diverged"] = True
     assert verdicts(rows, "dc2_fig4d")[text] == HOLDS
     lost = "ResNet-20: Top-k-0.001 ends far below no compression (67 %, 26.75 points)"
-    nothing = [
-        row(dc2.RESNET20, dc2.NO_EF[dc2.EXTREME], diverged=True, final=float("nan")),
-        row(dc2.RESNET20, "allreduce"),
-    ]
+    nothing = [row(dc2.RESNET20, dc2.NO_EF[dc2.EXTREME], diverged=True, final=float("nan")),
+               row(dc2.RESNET20, "allreduce")]  # fmt: skip
     assert verdicts(nothing, "dc2_fig4a")[lost] == HOLDS
     told = verdicts(rows, "dc2_no_ef")
     assert (
@@ -176,10 +169,8 @@ def test_perplexity_is_better_when_it_is_lower():
     def rows(sparse: float) -> list[dict]:
         methods = ("allreduce", *dc2.UNIFORM, *dc2.DC2)
         finals = [100.0, *[sparse] * 6]
-        return [
-            row(dc2.PTB_STATIC, method, metric="perplexity", final=final)
-            for method, final in zip(methods, finals, strict=True)
-        ]
+        return [row(dc2.PTB_STATIC, method, metric="perplexity", final=final)
+                for method, final in zip(methods, finals, strict=True)]  # fmt: skip
 
     text = "LSTM, static: perplexity is the same or slightly better"
     assert verdicts(rows(60.0), "dc2_fig8c")[text] == HOLDS
@@ -239,11 +230,8 @@ def test_da1_is_held_against_the_others_though_it_ran_in_an_experiment_of_its_ow
 ):
     for method in ("dc2_da1", *dc2.DC2):
         step = jump if method == "dc2_da1" else 0.02
-        rows = [
-            by_hand.step(n, rank, density=0.1 + step * (n % 2))
-            for n in range(20)
-            for rank in (0, 1)
-        ]
+        rows = [by_hand.step(n, rank, density=0.1 + step * (n % 2)) for n in range(20)
+                for rank in (0, 1)]  # fmt: skip
         experiment = dc2.WITH_DA1 if method == "dc2_da1" else dc2.IMAGENET
         links = [LinkSample(0.0, "up0", 9.0, 9.0, 0, 0, 0)]
         config = by_hand.config(method, experiment=experiment, workers=8)
@@ -261,11 +249,8 @@ def test_goodput_swings_where_the_network_does(tmp_path):
         for n in range(200):
             now += slow_s if (n // 20) % 2 else 0.5
             ends.append(now)
-        rows = [
-            by_hand.step(n, rank, time_s=t, received_bytes=100_000)
-            for n, t in enumerate(ends)
-            for rank in range(2)
-        ]
+        rows = [by_hand.step(n, rank, time_s=t, received_bytes=100_000) for n, t in enumerate(ends)
+                for rank in range(2)]  # fmt: skip
         config = by_hand.config("allreduce", experiment=experiment, workers=8)
         by_hand.run(tmp_path / experiment, config, rows, links=links)
     found = claims.judge(copied(metrics.table(load.runs(tmp_path))), "dc2")
@@ -275,3 +260,28 @@ def test_goodput_swings_where_the_network_does(tmp_path):
         "1.6 (1.6 to 1.6) of 9 Mbit/s"
         in told["static network: goodput is flat and below the rate"].measured
     )
+
+
+def test_dc2_numbers_of_the_text():
+    speeds = {"allreduce": 1.0, dc2.MODERATE: 2.0, dc2.EXTREME: 10.0, dc2.RANDOM_EXTREME: 1.0}
+    speeds |= {method: 4.0 for method in (*dc2.DC2, *dc2.RANDOM_DC2)} | {"dc2_da2": 5.0}
+    finals = {dc2.EXTREME: 0.82, "allreduce": 0.9}
+    rows = [
+        row_of(dc2.VGG16, dc2.NO_EF.get(m, m), seed, time_s=100 / s, throughput=s,
+               final=finals.get(m, 0.9))
+        for m, s in speeds.items()
+        for seed in (0, 1)
+    ]  # fmt: skip
+    rows += [row_of(dc2.LONG, "fed", density=0.2, compressor="sampled_topk", controller="dc2_da3")]
+    found = sides(rows).set_index(["id", "method", "metric"])
+    told = found.loc["dc2_fig4d", "DC2 vs uniform 0.1", "normalized_training_speedup_ratio_max"]
+    assert (told.published, told.measured, told.low, told.high) == pytest.approx(
+        (2.5, 2.5, 2.5, 2.5)
+    )
+    told = found.loc["dc2_fig4d", "Top-k-0.001", "accuracy_drop_vs_baseline"]
+    assert (told.published, told.measured, told.comparable) == (14.8, pytest.approx(8), False)
+    told = found.loc["dc2_fig4e", "ratio 0.001 vs DA2", "throughput_ratio_approx"]
+    assert (told.published, told.measured) == (2, 2)
+    told = found.loc["dc2_fig9cd", "DA3", "mean_compression_ratio"]
+    assert (told.published, told.measured, told.comparable) == (0.145, 0.2, True)
+    assert not any(name.startswith("dc2_fig5") for name in found.index.get_level_values(0))
