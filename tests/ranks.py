@@ -24,10 +24,8 @@ def run_ranks(size: int, function: Callable[..., Any], *arguments: Any) -> list[
     context = multiprocessing.get_context("fork")
     port = free_port()
     results = context.SimpleQueue()
-    ranks = [
-        context.Process(target=_rank, args=(rank, size, port, function, arguments, results))
-        for rank in range(size)
-    ]
+    ranks = [context.Process(target=_rank, args=(rank, size, port, function, arguments, results))
+             for rank in range(size)]  # fmt: skip
     for process in ranks:
         process.start()
     answers = {}

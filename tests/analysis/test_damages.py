@@ -222,11 +222,8 @@ def test_no_damage_ends_a_report(seed, count, whole, tmp_path, monkeypatch, caps
 
 def table(drawn: Counter[str], wrong: dict[str, list[str]]) -> str:
     """Counts of damages by kind, and of reports that went wrong."""
-    rows = [
-        *sorted(drawn.items()),
-        ("all", drawn.total()),
-        *((k, len(v)) for k, v in wrong.items()),
-    ]
+    rows = [*sorted(drawn.items()), ("all", drawn.total()),
+            *((k, len(v)) for k, v in wrong.items())]  # fmt: skip
     return "\n".join(f"{name:22}{count:5}" for name, count in rows)
 
 

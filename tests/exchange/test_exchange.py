@@ -237,10 +237,8 @@ def _conserve():
         for name, parameter in model.named_parameters():
             total[name] += parameter.grad
     kept = feedback.by_parameter()
-    errors = [
-        (sent[name].flatten() + kept[name] - total[name].flatten()).abs().max().item()
-        for name in total
-    ]
+    errors = [(sent[name].flatten() + kept[name] - total[name].flatten()).abs().max().item()
+              for name in total]  # fmt: skip
     return max(errors), max(t.abs().max().item() for t in total.values()), len(layouts)
 
 

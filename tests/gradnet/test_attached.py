@@ -142,11 +142,8 @@ def in_both(folder: Path) -> tuple[list[float], list[float], Observation, Observ
     found = trained(model, batches(dist.get_rank()))
     handle.close()
 
-    workers, clock, whole = (
-        Workers(dist.new_group(backend="gloo"), found.device),
-        Clock(),
-        a_model(),
-    )
+    workers, clock, whole = (Workers(dist.new_group(backend="gloo"), found.device), Clock(),
+                             a_model())  # fmt: skip
     names = {id(each): name for name, each in whole.named_parameters()}
     exchange = Exchange(reduction_of(handle.run, workers), workers, clock, names, shares={})
     gradients = InALoop(Distributed(whole, exchange, 25), exchange)
