@@ -10,7 +10,7 @@ import io
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -128,20 +128,25 @@ def failure(settings: Settings) -> str:
     return "" if outcome.state == "succeeded" else f"it started, and then: {outcome.error}"
 
 
+def hold(lines: list[Words], wrong: Callable[[Words, Path], str], folder: Path) -> None:
+    """Fail with every line that something is `wrong` with, or that ends in a traceback."""
+    found = {}
+    for number, line in enumerate(lines):
+        try:
+            told = wrong(line, folder / str(number))
+        except BaseException as error:
+            told = f"a traceback: {error!r}"
+        if told:
+            found[" ".join(line[len(TINY) :])[:200]] = told[:500]
+    assert not found, "\n".join(f"{line}: {told}" for line, told in found.items())
+
+
 @pytest.mark.parametrize("count", [
     pytest.param(SOME, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
     pytest.param(ALL, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
 ])  # fmt: skip
 def test_bad_settings_are_refused_in_one_line_or_run(count: int, tmp_path: Path) -> None:
-    found = {}
-    for number, line in enumerate(lines(count)):
-        try:
-            told = wrong(line, tmp_path / str(number))
-        except BaseException as error:
-            told = f"a traceback: {error!r}"
-        if told:
-            found[" ".join(line[len(TINY) :])] = told
-    assert not found, "\n".join(f"{line}: {told}" for line, told in found.items())
+    hold(lines(count), wrong, tmp_path)
 
 
 @cache
@@ -181,15 +186,7 @@ def unrefused(line: tuple[str, ...], folder: Path) -> str:
     pytest.param(ALL_NEVER, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
 ])  # fmt: skip
 def test_what_no_key_can_be_is_refused_by_a_short_answer_that_names_it(count, tmp_path):
-    found = {}
-    for number, line in enumerate(refused_lines(count)):
-        try:
-            told = unrefused(line, tmp_path / str(number))
-        except BaseException as error:
-            told = f"a traceback: {error!r}"
-        if told:
-            found[" ".join(line[len(TINY) :])[:200]] = told[:500]
-    assert not found, "\n".join(f"{line}: {told}" for line, told in found.items())
+    hold(refused_lines(count), unrefused, tmp_path)
 
 
 def valued(section: dict, prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -321,9 +321,8 @@ def test_torchrun_says_which_machine_is_which() -> None:
         outputs = [command.communicate(timeout=DEADLINE_S)[0] for command in commands]
         [run_dir] = launching.runs(Path(folder, "results"))
         assert launching.state(run_dir) in SETTLED, outputs
-        assert launching.own_reasons(run_dir) == [] and not list(
-            Path(folder).glob("ledgers/*.json")
-        )
+        assert launching.own_reasons(run_dir) == []
+        assert not list(Path(folder).glob("ledgers/*.json"))
         environment = json.loads((run_dir / "environment.json").read_text())
         assert environment["network"]["interface"] == INTERFACE
         assert environment["network"]["master"] == address(0)

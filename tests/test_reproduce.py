@@ -137,8 +137,7 @@ def test_all_data_that_is_missing_is_named_at_once(monkeypatch):
 
 def test_an_unknown_paper_is_told_with_those_that_are_known(tmp_path):
     with pytest.raises(
-        BadSetting,
-        match="one of acp_sgd, covap, dc2, dct, local_steps, netsense, or a yaml file, got 'dc3'",
+        BadSetting, match="acp_sgd, covap, dc2, .*netsense, or a yaml file, got 'dc3'"
     ):
         Paper.read("dc3")
     bad = tmp_path / "bad.yaml"
@@ -269,12 +268,8 @@ def told(*conditions: dict[str, object], world: str = "virtual") -> list[str]:
 
 def test_a_setting_is_told_by_its_rate_and_by_the_name_of_its_device():
     settings = [rate | device for rate in RATES for device in DEVICES]
-    assert told(*settings) == [
-        "rate_mbit 5, device A40",
-        "rate_mbit 5, device A40, slower",
-        "rate_mbit 8, device A40",
-        "rate_mbit 8, device A40, slower",
-    ]
+    assert told(*settings) == [f"rate_mbit {rate}, device A40{more}"
+                               for rate in (5, 8) for more in ("", ", slower")]  # fmt: skip
 
 
 def test_what_all_share_is_not_told_nor_that_packets_have_another_network():

@@ -120,16 +120,26 @@ def test_a_frozen_part_is_made_once_for_all_runs_that_describe_it(tmp_path):
     assert one.build("profile").link(6.0, 0, "up").rate_mbit == 21
 
 
-@pytest.mark.parametrize("decay", [-0.1, 1.5, "null"])
-def test_a_decay_of_the_residual_is_a_share(decay):
-    with pytest.raises(BadSetting, match=r"residual_decay must be a number in \[0, 1\]"):
-        checked(settings(f"residual_decay={decay}", "error_feedback=true"))
+SHARED = "method=dc2_da2 compressor=randomk compressor.shared=false compressor.shared=true"
 
 
-def test_a_decay_without_a_residual_is_refused():
-    with pytest.raises(BadSetting, match="residual_decay must be 1 without error_feedback"):
-        checked(settings("residual_decay=0.9"))
-    checked(settings("residual_decay=0.9", "method=topk", "controller.density=0.1"))
+@pytest.mark.parametrize(("words", "said", "accepted"), [
+    *((f"residual_decay={decay} error_feedback=true",
+       r"residual_decay must be a number in \[0, 1\]", "") for decay in (-0.1, 1.5, "null")),
+    ("residual_decay=0.9", "residual_decay must be 1 without error_feedback",
+     "residual_decay=0.9 method=topk controller.density=0.1"),
+    ("bucket_mb=-1", r"bucket_mb must be .*\[0, 1000000\] or null, got -1", "bucket_mb=0"),
+    ("overlap=never", "overlap must be one of per_bucket, after_", "overlap=after_backward"),
+    *((f"compressor={each} controller=dc2_da1", r"controller must be fixed with \w+, .* got DA1",
+       f"compressor={each}") for each in ("dense", "fp16", "onebit", "powersgd", "terngrad")),
+    ("profile.rate_mbit=[10,20] workers=3", "profile: rate_mbit must have a rate for node 2",
+     "profile.rate_mbit=[10,20] workers=4 workers_per_node=2"),
+    (SHARED, r"controller\.agree must be min or mean", f"{SHARED} controller.agree=min"),
+])  # fmt: skip
+def test_what_cannot_be_or_does_not_go_together_is_refused(words, said, accepted):
+    with pytest.raises(BadSetting, match=said):
+        checked(settings(*words.split()))
+    checked(settings(*accepted.split()))
 
 
 def test_tensors_are_buckets_where_overlap_is_by_tensor():
@@ -138,23 +148,6 @@ def test_tensors_are_buckets_where_overlap_is_by_tensor():
         for value, expected in (("5", 5), ("0", 0), ("null", None)):
             found = settings(f"overlap={overlap}", f"bucket_mb={value}")
             assert checked(found).bucket_mb == expected
-
-
-def test_a_bucket_of_less_than_nothing_or_an_unknown_overlap_is_refused():
-    with pytest.raises(
-        BadSetting, match=r"bucket_mb must be a number in \[0, 1000000\] or null, got -1"
-    ):
-        checked(settings("bucket_mb=-1"))
-    with pytest.raises(BadSetting, match=r"overlap must be one of per_bucket, after_"):
-        checked(settings("overlap=never"))
-
-
-@pytest.mark.parametrize("compressor", ["dense", "fp16", "onebit", "powersgd", "terngrad"])
-def test_a_controller_that_chooses_needs_a_compressor_with_a_level(compressor):
-    parts = (f"compressor={compressor}", "controller=dc2_da1")
-    with pytest.raises(BadSetting, match=r"controller must be fixed with \w+, .* got DA1"):
-        checked(settings(*parts))
-    checked(settings(f"compressor={compressor}"))
 
 
 @pytest.mark.parametrize(("method", "part"), [
@@ -187,20 +180,6 @@ def test_a_key_that_a_part_lacks_is_refused_where_the_command_sets_it():
 def test_bad_values_of_training(override, said):
     with pytest.raises(BadSetting, match=said):
         checked(settings("emulation.compute=replay", "model=mlp_as_resnet20", override))
-
-
-def test_a_network_must_have_a_link_for_every_node():
-    with pytest.raises(BadSetting, match=r"profile: rate_mbit must have a rate for node 2"):
-        checked(settings("profile.rate_mbit=[10,20]", "workers=3"))
-    checked(settings("profile.rate_mbit=[10,20]", "workers=4", "workers_per_node=2"))
-
-
-def test_a_compressor_that_needs_one_density_refuses_controllers_that_differ():
-    shared = ("method=dc2_da2", "compressor=randomk", "compressor.shared=false",
-              "compressor.shared=true")  # fmt: skip
-    with pytest.raises(BadSetting, match=r"controller\.agree must be min or mean"):
-        checked(settings(*shared))
-    checked(settings(*shared, "controller.agree=min"))
 
 
 def test_a_pair_of_seeds_is_one_network_for_every_method():

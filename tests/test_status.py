@@ -29,13 +29,9 @@ def test_a_run_goes_on_while_its_process_lives(run_dir: Path) -> None:
     assert status.state(run_dir / "nothing") is None
 
 
-def test_a_process_id_that_is_another_s_by_now_is_no_run(run_dir: Path) -> None:
-    change(run_dir, pid_since=1)
-    assert status.state(run_dir) == "interrupted"
-
-
-def test_a_run_of_another_boot_is_over(run_dir: Path) -> None:
-    change(run_dir, boot_id="another")
+@pytest.mark.parametrize("other", [{"pid_since": 1}, {"boot_id": "another"}])
+def test_a_process_id_of_another_process_or_boot_is_no_run(run_dir: Path, other: dict) -> None:
+    change(run_dir, **other)
     assert status.state(run_dir) == "interrupted"
 
 

@@ -60,6 +60,5 @@ def test_the_command_says_it_in_one_line_and_starts_nothing(tmp_path: Path) -> N
     words = [*ALONE, "target.value=90", f"results={tmp_path / 'new'}"]
     told = completed([sys.executable, "-m", "harness", *words], 120)
     assert told.returncode == 1 and not (tmp_path / "new").exists()
-    assert told.stderr.splitlines() == [
-        "harness: target.value must be in (0, 1] for accuracy (90 % is 0.9), or null, got 90.0"
-    ]
+    [line] = told.stderr.splitlines()
+    assert "target.value must be in (0, 1] for accuracy (90 % is 0.9), or null, got 90.0" in line

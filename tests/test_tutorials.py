@@ -77,8 +77,6 @@ def test_a_compressor_outside_of_the_repository_is_compared_and_proved(tmp_path,
 def test_a_script_trains_by_a_method_and_goes_on(tmp_path):
     first, again, plan = commands("tutorial_script", tmp_path)
     told = [done(words, tmp_path) for words in (first, again)]
-    assert [re.findall(r"^dc2_da2: steps (\d+) to (\d+)", each)[0] for each in told] == [
-        ("0", "19"),
-        ("20", "39"),
-    ]
+    steps = [re.findall(r"^dc2_da2: steps (\d+) to (\d+)", each)[0] for each in told]
+    assert steps == [("0", "19"), ("20", "39")]
     assert "exposed" in done(plan, tmp_path)

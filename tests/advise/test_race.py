@@ -161,9 +161,8 @@ def test_regret_is_of_the_same_pairs():
 
 def test_regret_is_told_of_what_misses_too():
     seeds = "seeds 10 to 11"
-    assert regretted("a", {"a": [11.0, 22.0], "b": [10.0, 20.0]}, seeds).startswith(
-        "Regret of a: 10.0% against b, the best of all 2 by seeds 10 to 11"
-    )
+    said = regretted("a", {"a": [11.0, 22.0], "b": [10.0, 20.0]}, seeds)
+    assert said.startswith("Regret of a: 10.0% against b, the best of all 2 by seeds 10 to 11")
     assert "misses the target" in regretted("a", {"a": [1.0, INF], "b": [10.0, 20.0]}, seeds)
     assert "unknown" in regretted("a", {"a": [1.0, INF], "b": [INF, 20.0]}, seeds)
 

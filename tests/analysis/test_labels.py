@@ -29,9 +29,8 @@ def test_a_label_has_words_for_keys_and_leaves_out_what_all_of_a_kind_share() ->
     ]  # fmt: skip
     dct = [f"dct_dp_{density}_lifespan=1_whole=embedding.weight" for density in (0.05, 0.1)]
     assert told(*dct) == ["DCT-DP 5 %", "DCT-DP 10 %"]
-    assert told(dct[0] + "+dct_mp_0.05") == [
-        "DCT-DP 5 %, lifespan 1, whole embedding.weight + DCT-MP 5 %"
-    ]
+    [said] = told(dct[0] + "+dct_mp_0.05")
+    assert said == "DCT-DP 5 %, lifespan 1, whole embedding.weight + DCT-MP 5 %"
     assert told("powersgd_bucket_mb=25_rank=4") == ["PowerSGD, bucket 25 MB, rank 4"]
 
 

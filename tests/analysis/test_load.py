@@ -17,6 +17,13 @@ def experiment(tmp_path):
     return by_hand.sweep(tmp_path / "results" / "by_hand", {"allreduce": 1.0, "topk_0.1": 0.5})
 
 
+def settings_of(folder, **runs):
+    """What setting each of `runs` has, whose method and sections of a configuration are told."""
+    for name, (method, sections) in runs.items():
+        by_hand.run(folder / name, by_hand.config(method, **sections))
+    return load.runs(folder).set_index("run_id").setting
+
+
 def test_finds_runs_from_root_experiment_and_run_directory(experiment):
     assert len(load.runs(experiment.parent)) == 4
     assert len(load.runs(experiment)) == 4
@@ -57,14 +64,14 @@ def test_network_seeds_share_a_setting_and_a_seed_of_the_profile_s_own_does_not(
 
 
 def test_generated_data_of_the_runs_seed_share_a_setting_and_of_another_do_not(tmp_path):
-    synthetic, glyphs = "synthetic.Synthetic", "glyphs.Glyphs"
-    for name, kind, seed, of_data in (
-        ("one", synthetic, 1, 1), ("two", synthetic, 2, 2), ("own", synthetic, 2, 7),
-        ("zero", glyphs, 0, 0), ("three", glyphs, 3, 0),
-    ):  # fmt: skip
+    def of(kind, seed, of_data):
         data = {"_target_": f"harness.workloads.data.{kind}", "seed": of_data}
-        by_hand.run(tmp_path / name, by_hand.config("topk", dataset=data, seed=seed))
-    setting = load.runs(tmp_path).set_index("run_id").setting
+        return "topk", {"dataset": data, "seed": seed}
+
+    synthetic, glyphs = "synthetic.Synthetic", "glyphs.Glyphs"
+    setting = settings_of(tmp_path, one=of(synthetic, 1, 1), two=of(synthetic, 2, 2),
+                          own=of(synthetic, 2, 7), zero=of(glyphs, 0, 0),
+                          three=of(glyphs, 3, 0))  # fmt: skip
     assert setting["one"] == setting["two"] != setting["own"]
     assert setting["zero"] == setting["three"]  # data with one seed for every run
 
@@ -83,37 +90,32 @@ def test_data_are_called_as_dataset_takes_them(tmp_path):
 
 
 def test_data_of_the_model_stood_in_for_has_no_seed_of_its_own_either(tmp_path):
-    for name, seed, of_data in (("one", 1, 1), ("two", 2, 2), ("own", 2, 7)):
+    def of(seed, of_data):
         data = {"_target_": "harness.workloads.data.synthetic.Synthetic", "seed": of_data}
-        model = {"original": {"dataset": data}}
-        by_hand.run(tmp_path / name, by_hand.config("topk", model=model, seed=seed))
-    setting = load.runs(tmp_path).set_index("run_id").setting
+        return "topk", {"model": {"original": {"dataset": data}}, "seed": seed}
+
+    setting = settings_of(tmp_path, one=of(1, 1), two=of(2, 2), own=of(2, 7))
     assert setting["one"] == setting["two"] != setting["own"]
 
 
 def test_a_servers_drains_are_of_the_method_its_threads_of_the_setting(tmp_path):
     server = {"_target_": "harness.config.server.Server", "mode": "async", "threads": 2}
     drained = server | {"drain_period": 100.0}
-    for name, parallel in (
-        ("dense", server | {"drain_period": None}),
-        ("drained", drained),
-        ("other", drained | {"threads": 3}),
-    ):
-        by_hand.run(tmp_path / name, by_hand.config(name, parallel=parallel))
-    setting = load.runs(tmp_path).set_index("run_id").setting
+    modes = {"dense": server | {"drain_period": None}, "drained": drained,
+             "other": drained | {"threads": 3}}  # fmt: skip
+    setting = settings_of(tmp_path, **{n: (n, {"parallel": mode}) for n, mode in modes.items()})
     assert setting["dense"] == setting["drained"] != setting["other"]
 
 
 def test_a_momentum_is_one_condition_the_optimizers_or_the_compressors(tmp_path):
     dgc = {"_target_": "compressors.dgc.DGC", "momentum": 0.9}
-    for name, compressor, momentum in (
-        ("dense", {"_target_": "compressors.dense.Dense"}, 0.9),
-        ("dgc", dgc, 0.0),
-        ("other", dgc | {"momentum": 0.5}, 0.0),
-    ):
-        parts = {"compressor": compressor, "optimizer": {"lr": 0.1, "momentum": momentum}}
-        by_hand.run(tmp_path / name, by_hand.config(name, **parts))
-    setting = load.runs(tmp_path).set_index("run_id").setting
+    dense, sgd = {"_target_": "compressors.dense.Dense"}, {"lr": 0.1, "momentum": 0.0}
+    setting = settings_of(
+        tmp_path,
+        dense=("dense", {"compressor": dense, "optimizer": sgd | {"momentum": 0.9}}),
+        dgc=("dgc", {"compressor": dgc, "optimizer": sgd}),
+        other=("other", {"compressor": dgc | {"momentum": 0.5}, "optimizer": sgd}),
+    )
     assert setting["dense"] == setting["dgc"] != setting["other"]
 
 

@@ -142,9 +142,7 @@ def test_a_residual_is_like_the_gradient(how: str) -> None:
         "factor": lambda: left_factor_(gradient.view(32, 128), torch.ones(1, 128), residual),
     }
     for name, step in steps.items():
-        with pytest.raises(
-            ValueError, match=r"float\d\d \[.*\] on .* cannot be added to .*"
-        ) as told:
+        with pytest.raises(ValueError, match=r"float\d\d \[.*\] on .* cannot be added") as told:
             step()
         assert "\n" not in str(told.value), name
 

@@ -21,19 +21,13 @@ def laplace(n: int, mean: float, scale: float) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(5).laplace(mean, scale, n)).float()
 
 
+@pytest.mark.parametrize("model", ["laplace", "normal"])
 @pytest.mark.parametrize("spread", ["variance", "magnitude"])
 @pytest.mark.parametrize("density", [0.001, 0.01, 0.1, 0.5])
-def test_of_a_laplace_gradient_the_density_passes(density: float, spread: str) -> None:
-    grad = laplace(400_000, 0.0, 0.03)
-    outcome = run(lambda: ThresholdTopK(spread=spread), [grad], density)[0]
-    assert outcome.contributed_bytes / 8 == pytest.approx(density * 400_000, rel=0.12)
-
-
-@pytest.mark.parametrize("spread", ["variance", "magnitude"])
-@pytest.mark.parametrize("density", [0.001, 0.01, 0.1, 0.5])
-def test_of_a_normal_gradient_the_density_passes(density: float, spread: str) -> None:
-    grad = torch.from_numpy(np.random.default_rng(6).normal(0, 1e-4, 400_000)).float()
-    outcome = run(lambda: ThresholdTopK("normal", spread), [grad], density)[0]
+def test_of_a_gradient_of_its_model_the_density_passes(density, spread, model) -> None:
+    normal = torch.from_numpy(np.random.default_rng(6).normal(0, 1e-4, 400_000)).float()
+    grad = normal if model == "normal" else laplace(400_000, 0.0, 0.03)
+    outcome = run(lambda: ThresholdTopK(model, spread), [grad], density)[0]
     assert outcome.contributed_bytes / 8 == pytest.approx(density * 400_000, rel=0.12)
 
 

@@ -3,7 +3,8 @@
 import csv
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -54,6 +55,14 @@ def read_links(run_dir: Path) -> list[dict[str, str]]:
 
 def told_by(run_dir: Path) -> list[dict]:
     return [e for e in run_directory.read_events(run_dir) if e["event"] == "conditions"]
+
+
+@contextmanager
+def played(clock: HandClock, **star: float) -> Iterator[tuple[Player, Path]]:
+    """A player of `Steps` over a link, and the run directory that it writes to."""
+    with TemporaryDirectory() as folder, Star(**star).up(1, Steps(10.0), 1.0) as network:
+        run_directory.Table(Path(folder), "links.csv").header()
+        yield Player(network, clock, Path(folder), run_directory.Events(Path(folder))), Path(folder)
 
 
 @inside
@@ -139,33 +148,22 @@ def test_the_plan_can_be_rebuilt_and_is_told_alike_however_late_the_player_is() 
 
 @inside
 def test_a_paused_clock_holds_the_conditions() -> None:
-    clock = HandClock(2.0)
-    with (
-        TemporaryDirectory() as folder,
-        Star(update_s=0.01, sample_s=0.01).up(1, Steps(10.0), 1.0) as network,
-    ):
-        run_directory.Table(Path(folder), "links.csv").header()
-        player = Player(network, clock, Path(folder), run_directory.Events(Path(folder)))
-        wait_for(lambda: len(read_links(Path(folder))) > 20)
+    with played(HandClock(2.0), update_s=0.01, sample_s=0.01) as (player, run_dir):
+        wait_for(lambda: len(read_links(run_dir)) > 20)
         player.stop()
-        rows = read_links(Path(folder))[2:]  # the first may precede the first change
+        rows = read_links(run_dir)[2:]  # the first may precede the first change
         assert {(r["time_s"], r["applied_mbit"]) for r in rows} == {("2.0", "30.0")}, rows
-        assert len(told_by(Path(folder))) == 3  # 10, 20 and 30 Mbit/s
+        assert len(told_by(run_dir)) == 3  # 10, 20 and 30 Mbit/s
 
 
 @inside
 def test_a_clock_that_begins_later_finds_the_profile_there_and_misses_nothing() -> None:
     clock = HandClock(begins_s=3.5)
-    with (
-        TemporaryDirectory() as folder,
-        Star(update_s=1.0, sample_s=0.01).up(1, Steps(10.0), 1.0) as network,
-    ):
-        run_directory.Table(Path(folder), "links.csv").header()
-        player = Player(network, clock, Path(folder), run_directory.Events(Path(folder)))
+    with played(clock, update_s=1.0, sample_s=0.01) as (player, run_dir):
         clock.now = 3.5
-        wait_for(lambda: told_by(Path(folder)))
+        wait_for(lambda: told_by(run_dir))
         player.stop()
-        [told] = told_by(Path(folder))
+        [told] = told_by(run_dir)
         assert told["applied"] and told["planned_s"] == 3.0 and told["late_ms"] == 0.0
         assert told["links"]["up0"]["rate_mbit"] == 40.0
 
@@ -173,11 +171,7 @@ def test_a_clock_that_begins_later_finds_the_profile_there_and_misses_nothing() 
 @inside
 def test_what_fails_in_the_thread_is_raised_by_stop() -> None:
     clock = HandClock(0.0)
-    with (
-        TemporaryDirectory() as folder,
-        Star(update_s=0.01).up(1, Steps(10.0), 1.0) as network,
-    ):
-        player = Player(network, clock, Path(folder), run_directory.Events(Path(folder)))
+    with played(clock, update_s=0.01) as (player, _):
         assert player.error is None
         clock.now = 1e9
         wait_for(lambda: player.error is not None)

@@ -74,11 +74,7 @@ def test_who_is_first_at_a_rate_is_marked_and_notes_are_in_the_legend() -> None:
              for x, y in line.get_xydata()}  # fmt: skip
     assert first == {(2.0, 40.0), (8.0, 30.0), (32.0, 10.0)}
     (legend,) = figure.legends
-    assert {each.get_text() for each in legend.get_texts()} == {
-        "dense",
-        "local",
-        "never: 0 of 6",
-    }
+    assert {each.get_text() for each in legend.get_texts()} == {"dense", "local", "never: 0 of 6"}
 
 
 def test_what_was_measured_has_points_in_the_colour_of_its_line() -> None:

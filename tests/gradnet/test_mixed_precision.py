@@ -98,13 +98,18 @@ def test_without_a_scaler_all_ranks_stop_with_the_same_words(method: str) -> Non
     assert "\n" not in messages[0]
 
 
-def stepping_all_the_same() -> str:
+def overflowed(**scaling: float) -> tuple:
+    """A model whose loss is infinite at rank 0, after backward."""
     model = model_of()
     handle = gradnet.attach(model, method="topk")
-    optimizer = torch.optim.SGD(model.parameters(), LR)
-    scaler = GradScaler("cpu")
+    scaler = GradScaler("cpu", **scaling)
     loss = model(torch.ones(2, 20)).sum() * (float("inf") if dist.get_rank() == 0 else 1.0)
     scaler.scale(loss).backward()
+    return model, handle, torch.optim.SGD(model.parameters(), LR), scaler
+
+
+def stepping_all_the_same() -> str:
+    _, handle, optimizer, _ = overflowed()
     with pytest.raises(FloatingPointError) as stopped:
         optimizer.step()
     handle.close()
@@ -124,12 +129,7 @@ def grads_of(model: DistributedDataParallel) -> list[Tensor]:
 
 def clipped() -> bool:
     """Unscaled by hand to be clipped, as torch's examples do: every rank finds the infinity."""
-    model = model_of()
-    handle = gradnet.attach(model, method="topk")
-    optimizer = torch.optim.SGD(model.parameters(), LR)
-    scaler = GradScaler("cpu", init_scale=4.0)
-    loss = model(torch.ones(2, 20)).sum() * (float("inf") if dist.get_rank() == 0 else 1.0)
-    scaler.scale(loss).backward()
+    model, handle, optimizer, scaler = overflowed(init_scale=4.0)
     scaler.unscale_(optimizer)
     finite = [bool(grad.isfinite().all()) for grad in grads_of(model)]
     scaler.step(optimizer)

@@ -38,6 +38,11 @@ def _begun(time: Time, costs: StageTimes | None) -> Device:
     return found
 
 
+def _work(stage: Device, name: str, **message: float) -> None:
+    stage.begin(**message)
+    stage.end(name)
+
+
 @pytest.mark.parametrize(("real_s", "late_s", "ends_s"), [(0.5, 0, 2.0), (2.75, 0.75, 2.75)])
 def test_it_ends_at_its_time_or_is_late_by_what_it_took_longer(time, real_s, late_s, ends_s):
     stage = _begun(time, COSTS)
@@ -45,39 +50,30 @@ def test_it_ends_at_its_time_or_is_late_by_what_it_took_longer(time, real_s, lat
     stage.begin()
     time.now_s += real_s
     stage.end("forward")
-    assert time.now_s == ends_s
-    assert spent(stage) == (0, 0, late_s)
+    assert (time.now_s, spent(stage)) == (ends_s, (0, 0, late_s))
 
 
 def test_it_begins_when_its_message_is_there_and_tells_waiting_from_decoding(time):
     stage = _begun(time, COSTS)
     time.now_s = 7.0
-    stage.begin(received_s=5.0, decoded_s=6.0)
-    stage.end("backward")
-    assert time.now_s == 9.0
-    assert spent(stage) == (5, 1, 0)
+    _work(stage, "backward", received_s=5.0, decoded_s=6.0)
+    assert (time.now_s, spent(stage)) == (9.0, (5, 1, 0))
 
 
 def test_decoding_while_it_computes_takes_no_time(time):
     stage = _begun(time, COSTS)
-    stage.begin()
-    stage.end("forward")
-    stage.begin(received_s=0.5, decoded_s=1.5)
-    stage.end("backward")
-    assert time.now_s == 5.0
-    assert spent(stage) == (0, 0, 0)
+    _work(stage, "forward")
+    _work(stage, "backward", received_s=0.5, decoded_s=1.5)
+    assert (time.now_s, spent(stage)) == (5.0, (0, 0, 0))
 
 
 def test_what_it_sends_is_compressed_before_it_goes_on(time):
     stage = _begun(time, COSTS)
-    stage.begin()
-    stage.end("forward")
+    _work(stage, "forward")
     with stage.compressing(1):
         time.now_s += 0.25
-    stage.begin()
-    stage.end("backward")
-    assert time.now_s == 5.25
-    assert spent(stage) == (0, 0.25, 0)
+    _work(stage, "backward")
+    assert (time.now_s, spent(stage)) == (5.25, (0, 0.25, 0))
 
 
 def test_measured_it_takes_what_it_takes_and_never_sleeps(time):
@@ -88,8 +84,7 @@ def test_measured_it_takes_what_it_takes_and_never_sleeps(time):
     stage.begin(received_s=3.0, decoded_s=3.5)
     time.now_s = 6.0
     stage.end("forward")
-    assert time.now_s == 6.0
-    assert spent(stage) == (2.5, 0.5, 0)
+    assert (time.now_s, spent(stage)) == (6.0, (2.5, 0.5, 0))
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

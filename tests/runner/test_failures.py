@@ -44,9 +44,8 @@ def test_a_part_that_breaks_its_interface_is_named_in_one_line(tmp_path):
     assert done.returncode == 1 and "Traceback" not in text, text
     assert "tests.faults.ReturnsShort.reduce().mean must be" in done.stdout.splitlines()[-1]
     [run] = runs(tmp_path)
-    assert state(run) == "failed" and "Traceback" in "".join(
-        log.read_text() for log in (run / "logs").glob("rank*.log")
-    )
+    logs = "".join(log.read_text() for log in (run / "logs").glob("rank*.log"))
+    assert state(run) == "failed" and "Traceback" in logs
 
 
 def test_a_bad_exit_after_the_results_is_not_a_failed_run(tmp_path):

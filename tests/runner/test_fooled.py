@@ -104,22 +104,16 @@ def a_second_run(run: Path) -> Iterator[None]:
 
 
 @contextmanager
-def a_stopped_player(run: Path) -> Iterator[None]:
-    """It is a thread of the supervisor."""
-    supervisor = of(run, SUPERVISOR)
-    os.kill(supervisor, signal.SIGSTOP)
+def stopped(run: Path, title: str) -> Iterator[None]:
+    process = of(run, title)
+    os.kill(process, signal.SIGSTOP)
     time.sleep(1.5)
-    os.kill(supervisor, signal.SIGCONT)
+    os.kill(process, signal.SIGCONT)
     yield
 
 
-@contextmanager
-def a_stopped_rank(run: Path) -> Iterator[None]:
-    rank = of(run, f"{RANK} 1")
-    os.kill(rank, signal.SIGSTOP)
-    time.sleep(1.5)
-    os.kill(rank, signal.SIGCONT)
-    yield
+a_stopped_player = partial(stopped, title=SUPERVISOR)  # it is a thread of the supervisor
+a_stopped_rank = partial(stopped, title=f"{RANK} 1")
 
 
 @contextmanager

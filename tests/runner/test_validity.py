@@ -260,13 +260,16 @@ def test_changes_from_outside_are_told_with_link_and_time(run_dir):
     assert len(reasons) == 4 and more == "and 2 more changes from outside"
 
 
-def test_competing_flows_have_to_come_when_planned(run_dir):
-    Events(run_dir).append("flow_started", 2.5, flow="flow0_0-1", planned_s=1.0)
+@pytest.mark.parametrize(("event", "planned_s", "came_s", "late_s"), [
+    ("flow_started", 1.0, (2.5, 4.5), 3.5), ("flow_never_came", 4.5, (5.0, 5.0), 4.0),
+])  # fmt: skip
+def test_competing_flows_have_to_come_when_planned(run_dir, event, planned_s, came_s, late_s):
+    Events(run_dir).append(event, came_s[0], flow="flow0_0-1", planned_s=planned_s)
     Events(run_dir).append("flow_started", None, flow="flow2_0-1", planned_s=0.0)
     assert judge(run_dir)["valid"]
-    Events(run_dir).append("flow_started", 4.5, flow="flow1_0-1", planned_s=1.0)
+    Events(run_dir).append(event, came_s[1], flow="flow1_0-1", planned_s=1.0)
     [reason] = judge(run_dir)["reasons"]
-    assert reason.startswith("1 of 2 competing flows began late, flow1_0-1 3.5 s")
+    assert reason.startswith(f"1 of 2 competing flows began late, flow1_0-1 {late_s} s")
 
 
 @pytest.mark.parametrize(("compute", "audit", "said"), [
@@ -362,14 +365,6 @@ def test_a_supervisor_that_was_stopped_is_told_however_rarely_links_are_sampled(
     else:
         [reason] = judge(run_dir, audit=AUDIT | {"unwatched_s": 1.8})["reasons"]
         assert "ranks were not looked at for 1.8 s, more than 1 s" in reason
-
-
-def test_a_competing_flow_that_never_came_is_late(run_dir):
-    Events(run_dir).append("flow_never_came", 5.0, flow="flow0_0-1", planned_s=4.5)
-    assert judge(run_dir)["valid"]
-    Events(run_dir).append("flow_never_came", 5.0, flow="flow1_0-1", planned_s=1.0)
-    [reason] = judge(run_dir)["reasons"]
-    assert reason.startswith("1 of 2 competing flows began late, flow1_0-1 4.0 s")
 
 
 def test_overruns_count_only_where_computation_is_paced(run_dir):

@@ -224,9 +224,8 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
         "optimizer.momentum=0.5": "optimizer.momentum=0.9 (now 0.5)",
     }.items():
         assert key in refused(tmp_path, "method=topk", "controller.density=0.1", override), override
-    assert "steps must be more, got 5" in refused(
-        tmp_path, "method=topk", "controller.density=0.1", "steps=5"
-    )
+    said = refused(tmp_path, "method=topk", "controller.density=0.1", "steps=5")
+    assert "steps must be more, got 5" in said
     replay = refused(tmp_path, "method=topk", "controller.density=0.1", "emulation.compute=replay",
                      "model=convnet")  # fmt: skip
     assert "resume_from" in replay

@@ -18,10 +18,7 @@ from harness.records.checkpoint import BadCheckpoint
 
 def through_a_file(thing: Any) -> Any:
     """The state of `thing`, as `torch.load(weights_only=True)` gives it back."""
-    file = io.BytesIO()
-    torch.save(state_dict(thing), file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)
+    return through_a_file_as_it_is(state_dict(thing))
 
 
 class Seen(NamedTuple):

@@ -185,11 +185,15 @@ def test_another_code_trains_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert key_of(run) != before
 
 
-def fit(folder: Path) -> None:
-    """Make a manifest of the files as they are, as who can write every file can."""
+def tell(folder: Path, **changes: Any) -> None:
     told = read_json(folder / "status.json")
     assert told
-    (folder / "status.json").write_text(json.dumps(told | {"files": manifest.of(folder)}))
+    (folder / "status.json").write_text(json.dumps(told | changes))
+
+
+def fit(folder: Path) -> None:
+    """Make a manifest of the files as they are, as who can write every file can."""
+    tell(folder, files=manifest.of(folder))
 
 
 def lines_of(folder: Path) -> list[str]:
@@ -217,9 +221,7 @@ def a_pipe(folder: Path) -> None:
 
 
 def failed(folder: Path) -> None:
-    told = read_json(folder / "status.json")
-    assert told
-    (folder / "status.json").write_text(json.dumps(told | {"state": "failed"}))
+    tell(folder, state="failed")
 
 
 def inside(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:

@@ -87,9 +87,8 @@ def test_a_step_is_compared_with_the_baseline_s_of_the_same_seed() -> None:
     found = sparsity.times(measured, "base").set_index("method")
     assert found.change.to_dict() == pytest.approx({"base": 0, "x": -0.3})
     assert found.iteration_s["x"] == pytest.approx(1.0)
-    assert (found.iteration_s_low["x"], found.iteration_s_high["x"]) == pytest.approx(
-        of_two(0.8, 1.2)
-    )
+    ends = found.iteration_s_low["x"], found.iteration_s_high["x"]
+    assert ends == pytest.approx(of_two(0.8, 1.2))
     assert found.compress_s["x"] == pytest.approx(0.1)
     assert sparsity.times(measured, None).change.isna().all()
 
