@@ -151,11 +151,13 @@ def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLI
 
 def training(results: Path, steps: int = 2) -> Path | None:
     """The run that has done `steps` steps already, if there is one."""
-    for run in runs(results):
-        rows = run / "steps.csv"
-        if rows.exists() and len(rows.read_text().splitlines()) > 2 * steps:
-            return run
-    return None
+    return run_with(results, "steps.csv", 2 * steps)
+
+
+def run_with(results: Path, table: str, rows: int) -> Path | None:
+    """The run whose `table` has so many rows already, if there is one."""
+    files = [run / table for run in runs(results) if (run / table).exists()]
+    return next((f.parent for f in files if len(f.read_text().splitlines()) > rows), None)
 
 
 def processes(pattern: str) -> list[int]:

@@ -41,21 +41,18 @@ def test_errors_of_a_pair_are_over_what_was_real(tmp_path):
     assert agreement.summary(found) == pytest.approx((1, 0.1, 0.1, 1, 0.1, 0.1))
 
 
-@pytest.mark.parametrize(
-    "difference",
-    [
-        {"workers": 4},
-        {"seed": 1},
-        {"overlap": "after_backward"},
-        {"compressor": {"_target_": "compressors.topk.TopK"}},
-        {"profile": {"_target_": "profiles.static.Static", "rate_mbit": 20}},
-        {
-            "network": VIRTUAL
-            | {"_target_": "harness.virtual.network.SimulatedDumbbell", "left": None}
-        },
-        {"network": VIRTUAL | {"left": 1}},
-    ],
-)
+@pytest.mark.parametrize("difference", [
+    {"workers": 4},
+    {"seed": 1},
+    {"overlap": "after_backward"},
+    {"compressor": {"_target_": "compressors.topk.TopK"}},
+    {"profile": {"_target_": "profiles.static.Static", "rate_mbit": 20}},
+    {
+        "network": VIRTUAL
+        | {"_target_": "harness.virtual.network.SimulatedDumbbell", "left": None}
+    },
+    {"network": VIRTUAL | {"left": 1}},
+])  # fmt: skip
 def test_runs_that_differ_in_more_than_the_network_are_no_pair(tmp_path, difference):
     a_run(tmp_path, "real", REAL, 0.5)
     config = by_hand.config("allreduce", **({"network": VIRTUAL} | difference))

@@ -36,14 +36,11 @@ def of_time(told_s: list[float], came_s: list[float], bytes_per_s: float = 1e6) 
     return verdict._own_time(asked, found, PLAN)
 
 
-@pytest.mark.parametrize(
-    ("told_s", "came_s"),
-    [
-        ([50.0, 51.0, 52.0], [1.0, 2.0, 3.0]),  # since another moment
-        ([0.0, 1.0, 2.0], [0.01, 1.09, 2.0]),  # late by what a busy machine takes
-        ([0.0, 0.5, 1.0, 1.5, 2.0], [1.0, 1.0, 1.0, 2.0, 2.0]),  # buffered lines, written before
-    ],
-)
+@pytest.mark.parametrize(("told_s", "came_s"), [
+    ([50.0, 51.0, 52.0], [1.0, 2.0, 3.0]),  # since another moment
+    ([0.0, 1.0, 2.0], [0.01, 1.09, 2.0]),  # late by what a busy machine takes
+    ([0.0, 0.5, 1.0, 1.5, 2.0], [1.0, 1.0, 1.0, 2.0, 2.0]),  # buffered lines, written before
+])  # fmt: skip
 def test_an_honest_time_is_believed(told_s: list[float], came_s: list[float]) -> None:
     assert of_time(told_s, came_s) == []
 

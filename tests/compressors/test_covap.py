@@ -26,14 +26,11 @@ def test_the_interval_is_the_least_that_sends_no_more_than_the_density() -> None
     assert all(interval(low) >= interval(high) for low, high in pairwise(densities))
 
 
-@pytest.mark.parametrize(
-    ("every", "expected"),
-    [
-        (19, [1, 2, 14, 1, 1, 1]),  # median 7374592
-        (4, [1, 2, 4, 1, 1, 1]),
-        (1, [1] * 6),
-    ],
-)
+@pytest.mark.parametrize(("every", "expected"), [
+    (19, [1, 2, 14, 1, 1, 1]),  # median 7374592
+    (4, [1, 2, 4, 1, 1, 1]),
+    (1, [1] * 6),
+])  # fmt: skip
 def test_the_buckets_of_vgg19_are_cut_as_in_the_paper(every: int, expected: list[int]) -> None:
     assert shards(VGG19, every) == expected
 

@@ -110,19 +110,16 @@ def reduced(grads: list[Tensor], density: float, **fields: Any) -> list[Outcome]
     return together(len(grads), work)
 
 
-@pytest.mark.parametrize(
-    ("rms", "tr_d", "halved"),
-    [
-        (0.99 * 2**-14, "auto", False),
-        (1.01 * 2**-14, "auto", True),
-        (0.99 * 65504 / 20, "auto", True),  # norms from here on, of 400 elements
-        (1.01 * 65504 / 20, "auto", False),
-        (0.2, 4.1, False),
-        (0.2, 3.9, True),
-        (1e-10, 0.0, True),
-        (0.0, 0.0, False),
-    ],
-)
+@pytest.mark.parametrize(("rms", "tr_d", "halved"), [
+    (0.99 * 2**-14, "auto", False),
+    (1.01 * 2**-14, "auto", True),
+    (0.99 * 65504 / 20, "auto", True),  # norms from here on, of 400 elements
+    (1.01 * 65504 / 20, "auto", False),
+    (0.2, 4.1, False),
+    (0.2, 3.9, True),
+    (1e-10, 0.0, True),
+    (0.0, 0.0, False),
+])  # fmt: skip
 def test_when_values_are_halved(rms: float, tr_d: Any, halved: bool) -> None:
     for density, doubled in ((0.05, halved), (0.1, False)):
         [one] = reduced([torch.full((400,), rms)], density, tr_d=tr_d)

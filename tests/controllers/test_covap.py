@@ -11,21 +11,18 @@ from controllers.covap import COVAP, interval
 from tests.controllers.observations import seen
 
 
-@pytest.mark.parametrize(
-    ("ccr", "expected"),
-    [
-        (842 / 210, 4),  # VGG-19
-        (280 / 135, 3),  # ResNet-101, 2.1
-        (520 / 170, 4),  # BERT, 3.1
-        (3.5, 4),  # GPT-2
-        (0.2, 1),
-        (1.0, 1),
-        (1.04, 1),
-        (1.06, 2),
-        (2.0, 2),
-        (50.2, 51),
-    ],
-)
+@pytest.mark.parametrize(("ccr", "expected"), [
+    (842 / 210, 4),  # VGG-19
+    (280 / 135, 3),  # ResNet-101, 2.1
+    (520 / 170, 4),  # BERT, 3.1
+    (3.5, 4),  # GPT-2
+    (0.2, 1),
+    (1.0, 1),
+    (1.04, 1),
+    (1.06, 2),
+    (2.0, 2),
+    (50.2, 51),
+])  # fmt: skip
 def test_the_interval_is_the_ratio_rounded_up(ccr: float, expected: int) -> None:
     assert interval(ccr) == expected
 

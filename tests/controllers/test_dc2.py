@@ -48,32 +48,29 @@ def test_state_is_the_monitors() -> None:
     assert controller.state() == {"d": 2.0, "m": 2.0, "a": 3.0, "r": -2.0}
 
 
-@pytest.mark.parametrize(
-    ("controller", "delays_s", "expected"),
-    [
-        # a = 1.5, d - a = 0.5, d - m = 1: k - 0.5
-        (DA1(k_max=0.9, k_0=0.7), (1.0, 2.0), 0.2),
-        (DA1(), (1.0, 1.0), 0.1),  # all equal: unchanged
-        (DA1(), (2.0, 1.0), 0.3),  # at the minimum and below the average
-        # a = 1.05, band 0.9975 to 1.1025
-        (DA2(), (1.0, 1.1), 0.1),
-        (DA2(), (1.0, 2.0), 0.08),  # above: 0.8 k
-        (DA2(), (2.0, 1.0), 0.105),  # below: k + 0.005
-        (DA3(), (1.0, 1.1), 0.1),
-        (DA3(), (1.0, 2.0), 0.095),
-        (DA3(), (2.0, 1.0), 0.105),
-        (DA4(), (2.0, 1.0), 0.105),  # r = -1
-        (DA4(), (1.0, 1.5), 0.06),  # x = 0.5 / 1: k (1 - 0.8 * 0.5)
-        (DA4(), (1.0, 1.0), 0.1),  # x = 0
-        (DA4(), (1.0, 3.0), 0.005),  # x = 2: negative, clamped
-        # low threshold 1.25 m, high threshold 1.25 a; the first delay is m, so k rises to 0.105
-        (DA5(), (1.0, 1.2), 0.11),  # 1.2 < 1.25 although delays rise
-        # a = 2, high 2.5, low 1.25: k (1 - 0.8 (3 - 2.5) / (3 - 1.25))
-        (DA5(), (1.0, 3.0), 0.105 * (1 - 0.8 * 0.5 / 1.75)),
-        # a = 1.25, high 1.5625; between: x = 0.5 / 1
-        (DA5(), (1.0, 1.5), 0.105 * 0.6),
-    ],
-)
+@pytest.mark.parametrize(("controller", "delays_s", "expected"), [
+    # a = 1.5, d - a = 0.5, d - m = 1: k - 0.5
+    (DA1(k_max=0.9, k_0=0.7), (1.0, 2.0), 0.2),
+    (DA1(), (1.0, 1.0), 0.1),  # all equal: unchanged
+    (DA1(), (2.0, 1.0), 0.3),  # at the minimum and below the average
+    # a = 1.05, band 0.9975 to 1.1025
+    (DA2(), (1.0, 1.1), 0.1),
+    (DA2(), (1.0, 2.0), 0.08),  # above: 0.8 k
+    (DA2(), (2.0, 1.0), 0.105),  # below: k + 0.005
+    (DA3(), (1.0, 1.1), 0.1),
+    (DA3(), (1.0, 2.0), 0.095),
+    (DA3(), (2.0, 1.0), 0.105),
+    (DA4(), (2.0, 1.0), 0.105),  # r = -1
+    (DA4(), (1.0, 1.5), 0.06),  # x = 0.5 / 1: k (1 - 0.8 * 0.5)
+    (DA4(), (1.0, 1.0), 0.1),  # x = 0
+    (DA4(), (1.0, 3.0), 0.005),  # x = 2: negative, clamped
+    # low threshold 1.25 m, high threshold 1.25 a; the first delay is m, so k rises to 0.105
+    (DA5(), (1.0, 1.2), 0.11),  # 1.2 < 1.25 although delays rise
+    # a = 2, high 2.5, low 1.25: k (1 - 0.8 (3 - 2.5) / (3 - 1.25))
+    (DA5(), (1.0, 3.0), 0.105 * (1 - 0.8 * 0.5 / 1.75)),
+    # a = 1.25, high 1.5625; between: x = 0.5 / 1
+    (DA5(), (1.0, 1.5), 0.105 * 0.6),
+])  # fmt: skip
 def test_worked_examples(controller: DC2, delays_s: tuple[float, ...], expected: float) -> None:
     assert after(controller, *delays_s) == pytest.approx(expected, rel=1e-12)
 

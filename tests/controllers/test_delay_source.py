@@ -8,11 +8,11 @@ import pytest
 
 from controllers.dc2 import DA1, DA2, DA3, DA4, DA5, DC2
 from controllers.delay_source import FromProfile, Measured, Recorded
-from harness.config import sweep
 from harness.config.search_path import choices
-from harness.config.settings import BadSetting, Settings
+from harness.config.settings import BadSetting
 from harness.validation import checked
 from tests.controllers.observations import seen
+from tests.test_settings import settings
 
 SOURCES = list(choices("controller/delay_source"))
 
@@ -38,25 +38,17 @@ def recording(tmp_path: Path) -> Path:
     return tmp_path / "delays.csv"
 
 
-def settings(*overrides: str) -> Settings:
-    with sweep.hydra():
-        return sweep.plain_settings(sweep.load(overrides))
-
-
 def test_measured_is_what_was_seen() -> None:
     assert Measured().delay_s(seen(3, comm_s=0.7)) == 0.7
 
 
-@pytest.mark.parametrize(
-    ("workers", "per_node", "time_s", "expected"),
-    [
-        (2, 1, 0.0, 2 * (2000 * 8 / 1e6 + 0.01)),  # 2 hops of half of 4000 bytes at 1 Mbit/s
-        (2, 1, 10.0, 2 * (2000 * 8 / 1e6 + 0.01)),  # 2 Mbit/s, shared with a flow
-        (4, 2, 0.0, 6 * (1000 * 8 / 1e6 + 0.01)),
-        (2, 2, 0.0, 2 * 2000 * 8 / 4e6),  # both on node 0
-        (1, 1, 0.0, 0.0),
-    ],
-)
+@pytest.mark.parametrize(("workers", "per_node", "time_s", "expected"), [
+    (2, 1, 0.0, 2 * (2000 * 8 / 1e6 + 0.01)),  # 2 hops of half of 4000 bytes at 1 Mbit/s
+    (2, 1, 10.0, 2 * (2000 * 8 / 1e6 + 0.01)),  # 2 Mbit/s, shared with a flow
+    (4, 2, 0.0, 6 * (1000 * 8 / 1e6 + 0.01)),
+    (2, 2, 0.0, 2 * 2000 * 8 / 4e6),  # both on node 0
+    (1, 1, 0.0, 0.0),
+])  # fmt: skip
 def test_of_a_profile_it_is_a_dense_ring_over_the_slowest_link(workers, per_node, time_s, expected):
     source = FromProfile(Network(), per_node)
     found = source.delay_s(seen(0, workers=workers, time_s=time_s, comm_s=99.0))
@@ -183,14 +175,11 @@ def test_fed_it_is_an_open_loop_that_follows_the_algorithm(recording: Path, kind
     assert densities != fed(kind(), 401)
 
 
-@pytest.mark.parametrize(
-    ("make", "skewed", "mean", "within"),
-    [
-        (DA2, True, 0.0328, 0.002),  # the paper's Fig. 9: 0.034
-        (DA5, True, 0.072, 0.01),  # 0.072
-        (DA3, False, 0.141, 0.03),  # 0.145; it walks at random, so that a mean is slow to settle
-    ],
-)
+@pytest.mark.parametrize(("make", "skewed", "mean", "within"), [
+    (DA2, True, 0.0328, 0.002),  # the paper's Fig. 9: 0.034
+    (DA5, True, 0.072, 0.01),  # 0.072
+    (DA3, False, 0.141, 0.03),  # 0.145; it walks at random, so that a mean is slow to settle
+])  # fmt: skip
 def test_mean_densities_when_fed_are_the_papers(recording, make, skewed, mean, within):
     """Log-normal delays, and for DA3's walk symmetric ones."""
     source, steps = random.Random("fed"), 20_000 if skewed else 150_000

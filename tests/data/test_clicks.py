@@ -35,19 +35,16 @@ def test_a_line_becomes_what_it_says(tmp_path) -> None:
     assert inputs[:, COUNTS + 1 :, 0].tolist() == [[0, *[1] * 24]] * 2  # 0: missing
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (GOOD + "\t1", r"must have 40 columns .* got 41"),
-        (GOOD.removeprefix("1\t"), r"must have 40 columns .* got 39"),  # Kaggle's test.txt
-        ("2" + GOOD[1:], "the label must be 0 or 1, got '2'"),
-        (GOOD.replace("\t3\t", "\t3.5\t"), r"number 1 of 13 must be a whole one .* got '3.5'"),
-        (GOOD.replace("\t3\t", "\t4294967296\t"), "number 1 of 13 must be .* got '4294967296'"),
-        (GOOD.replace("68fd1e64", "68fd1e6"), "category 1 of 26 must be 8 hex.* got '68fd1e6'"),
-        (GOOD.replace("68fd1e64", "68fd1e6x"), "category 1 of 26 must be 8 hex.* got '68fd1e6x'"),
-        ("", "must have 40 columns .* got 1"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), [
+    (GOOD + "\t1", r"must have 40 columns .* got 41"),
+    (GOOD.removeprefix("1\t"), r"must have 40 columns .* got 39"),  # Kaggle's test.txt
+    ("2" + GOOD[1:], "the label must be 0 or 1, got '2'"),
+    (GOOD.replace("\t3\t", "\t3.5\t"), r"number 1 of 13 must be a whole one .* got '3.5'"),
+    (GOOD.replace("\t3\t", "\t4294967296\t"), "number 1 of 13 must be .* got '4294967296'"),
+    (GOOD.replace("68fd1e64", "68fd1e6"), "category 1 of 26 must be 8 hex.* got '68fd1e6'"),
+    (GOOD.replace("68fd1e64", "68fd1e6x"), "category 1 of 26 must be 8 hex.* got '68fd1e6x'"),
+    ("", "must have 40 columns .* got 1"),
+])  # fmt: skip
 def test_errors_of_the_format_name_file_and_line(line, message, tmp_path) -> None:
     data = criteo(tmp_path, *[GOOD] * 20, line, GOOD)
     data.check()

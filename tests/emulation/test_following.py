@@ -21,18 +21,15 @@ def shaped(update_s: float = 0.1, dilation: float = 1.0, packet_bytes: int = 25_
     return Shaped(dilation, update_s, packet_bytes)
 
 
-@pytest.mark.parametrize(
-    ("profile", "how", "said"),
-    [
-        (square(0.004), shaped(0.002), "update_s must be short beside"),
-        (square(0.05), shaped(0.025), "use network.update_s=0.00625"),
-        (square(0.05), shaped(0.1), "use network.update_s="),
-        (square(0.015), shaped(0.001), "must last 4 packets or bursts of a link, 16 ms at 50"),
-        (square(0.008, 200.0, 190.0), shaped(0.001), None),  # hardly a change
-        (square(0.1, 500.0, 10.0), shaped(0.01, packet_bytes=62_500), "200 ms at 10 Mbit/s"),
-        (Markov(good_mbit=9, bad_mbit=1, mean_good_s=0.1, mean_bad_s=0.1), shaped(), "off their"),
-    ],
-)
+@pytest.mark.parametrize(("profile", "how", "said"), [
+    (square(0.004), shaped(0.002), "update_s must be short beside"),
+    (square(0.05), shaped(0.025), "use network.update_s=0.00625"),
+    (square(0.05), shaped(0.1), "use network.update_s="),
+    (square(0.015), shaped(0.001), "must last 4 packets or bursts of a link, 16 ms at 50"),
+    (square(0.008, 200.0, 190.0), shaped(0.001), None),  # hardly a change
+    (square(0.1, 500.0, 10.0), shaped(0.01, packet_bytes=62_500), "200 ms at 10 Mbit/s"),
+    (Markov(good_mbit=9, bad_mbit=1, mean_good_s=0.1, mean_bad_s=0.1), shaped(), "off their"),
+])  # fmt: skip
 def test_what_changes_too_fast_is_refused_with_what_would_do(profile, how, said):
     if said is None:
         check(profile, 4, how)

@@ -13,29 +13,12 @@ from harness.config.settings import BadSetting, Settings
 from harness.emulation import topology
 from harness.validation import checked
 from tests.emulation.inside import ROOT
+from tests.profiles.test_refused import NO_NUMBER, NONE, TEXT, Values, outside
 
-Values = st.SearchStrategy[Any]
 TRIED = given_settings(
     max_examples=20, deadline=None, database=None, derandomize=True,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
-TEXT = st.text("abcdefgh 0123456789.-", max_size=8)
-NO_NUMBER: Values = st.one_of(
-    TEXT,
-    st.booleans(),
-    st.lists(st.integers(), max_size=2),
-    st.sampled_from([float("nan"), float("inf"), -float("inf"), 10**400]),
-)
-NONE: Values = st.none()
-
-
-def outside(least: float, most: float) -> Values:
-    """Numbers beyond the range, and what is no number."""
-    below = st.floats(max_value=least, exclude_max=True, allow_infinity=False)
-    above = st.floats(min_value=most, exclude_min=True, allow_infinity=False)
-    return NO_NUMBER | below | above
-
-
 FRACTION = st.floats(0.1, 0.9)
 PERIOD = outside(0.001, 3600) | NONE
 BUFFER = outside(65536, (1 << 31) - 1) | NONE | FRACTION

@@ -69,7 +69,7 @@ class Constant(Controller):
         return {}
 
 
-def _model():
+def small_model():
     torch.manual_seed(1)
     layers = [nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)]
     return nn.Sequential(*layers)
@@ -87,7 +87,7 @@ def _exchange(model, compressor, feedback=None):
 
 def _train(steps, compressor=None, release=None):
     """Digest of the weights after `steps`, and what each exchange took."""
-    model = _model()
+    model = small_model()
     exchange = _exchange(model, compressor) if compressor else None
     ddp = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MB)
     if exchange:
@@ -118,7 +118,7 @@ def test_dense_is_bit_equal_to_plain_ddp_over_50_steps(size):
 
 
 def test_bytes_and_seconds_of_an_exchange_add_up():
-    parameters = sum(parameter.numel() for parameter in _model().parameters())
+    parameters = sum(parameter.numel() for parameter in small_model().parameters())
     for _, took in run_ranks(2, _train, 5, Mean()):
         for exchanged, _ in took:
             assert exchanged.dense_bytes == 4 * parameters
@@ -148,7 +148,7 @@ class Looks(Compressor):
 
 
 def _look():
-    model = _model()
+    model = small_model()
     looks = Looks(model)
     exchange = _exchange(model, looks)
     ddp = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MB)
@@ -186,7 +186,7 @@ def test_pacing_releases_no_bucket_early_and_ends_backward_on_time():
 
 def _timed_backward():
     """Of 3 steps: how long backward took and could hide, and bounds from clock readings around."""
-    model = _model()
+    model = small_model()
     exchange = _exchange(model, Mean())
     ddp = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MB)
     ddp.register_comm_hook(None, exchange.hook)
@@ -214,7 +214,7 @@ def test_backward_is_measured_from_where_forward_ends():
 
 def _conserve():
     """Sent plus kept equals what went in, over a bucket rebuild."""
-    model = _model()
+    model = small_model()
     feedback = Residual()
     exchange = _exchange(model, Half(), feedback)
     ddp = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MB)
@@ -250,7 +250,7 @@ def test_error_feedback_loses_nothing_over_the_bucket_rebuild():
 
 def _fails_alone():
     """One worker is enough: the thread's error has to reach the training thread."""
-    model = _model()
+    model = small_model()
     exchange = _exchange(model, Breaks())
     ddp = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MB)
     ddp.register_comm_hook(None, exchange.hook)
@@ -276,7 +276,7 @@ def test_an_error_in_the_thread_ends_backward_with_its_cause():
 
 def test_close_ends_the_thread():
     def close():
-        exchange = _exchange(_model(), Mean())
+        exchange = _exchange(small_model(), Mean())
         exchange.close()
         return [thread.name for thread in threading.enumerate() if thread.name == "exchange"]
 
@@ -287,7 +287,7 @@ def test_a_hanging_collective_is_reported_by_close(monkeypatch):
     monkeypatch.setattr("harness.engine.exchange.bucket_lanes.JOIN_S", 0.2)
 
     def hang():
-        model = _model()
+        model = small_model()
         exchange = _exchange(model, Mean())
         exchange.begin(lambda share: exchange.clock.now() + 2.0)
         name, parameter = next(iter(model.named_parameters()))

@@ -23,6 +23,7 @@ from harness.engine.training.course import without_data
 from harness.engine.training.gradients import Replayed
 from harness.engine.training.step import StepExchange
 from tests.compressors.reductions import build
+from tests.exchange.test_exchange import small_model
 from tests.launching import until
 from tests.ranks import run_ranks
 
@@ -70,12 +71,6 @@ class Trained(NamedTuple):
     seen: list[Observation | None]  # by the controller
 
 
-def model() -> nn.Module:
-    torch.manual_seed(1)
-    layers = [nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)]
-    return nn.Sequential(*layers)
-
-
 def exchange_of(model: nn.Module, compressor: Any, agree: str, **options: Any) -> Exchange:
     compressor = build(compressor) if isinstance(compressor, str) else compressor
     names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -89,7 +84,7 @@ def exchange_of(model: nn.Module, compressor: Any, agree: str, **options: Any) -
 
 def train(compressor, bucket_mb=BUCKET_MB, agree="local", release=None, **options) -> Trained:
     """Six steps of this rank."""
-    net = model()
+    net = small_model()
     exchange = exchange_of(net, compressor, agree, **options)
     ddp = DistributedDataParallel(net, bucket_cap_mb=bucket_mb)
     ddp.register_comm_hook(None, exchange.hook)
@@ -155,7 +150,7 @@ def test_during_backward_all_but_the_last_bucket_may_be_hidden():
 
 
 def test_with_no_room_in_a_bucket_every_tensor_is_one():
-    tensors = len(list(model().parameters()))
+    tensors = len(list(small_model().parameters()))
     for trained in run_ranks(2, train, "dense", 0):
         assert set(trained.buckets[UNSETTLED:]) == {tensors}
     for trained in run_ranks(1, train, "dense", BUCKET_MB):
@@ -163,9 +158,9 @@ def test_with_no_room_in_a_bucket_every_tensor_is_one():
 
 
 def replay(**options: Any) -> list[Exchanged]:
-    net = model()
+    net = small_model()
     exchange = exchange_of(net, "dense", "local", **options)
-    parameters = dict(model().to("meta").named_parameters())
+    parameters = dict(small_model().to("meta").named_parameters())
     replayed = Replayed(parameters, without_data(1, steps=3), exchange, BUCKET_MB, seed=0)
     took = []
     for step in range(3):
@@ -190,7 +185,7 @@ def replay_after_backward() -> list[Exchanged]:
 
 
 def opens_without_a_bucket() -> bool:
-    exchange = exchange_of(model(), "dense", "min")
+    exchange = exchange_of(small_model(), "dense", "min")
     exchange.begin(None)
     until(lambda: exchange.reduction.density == 0.5, "the density is chosen")
     exchange.close()

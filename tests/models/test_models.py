@@ -15,29 +15,26 @@ from harness.workloads.models.torchvision_models import VGG, ResNet
 CIFAR, IMAGENET, DIGITS, TEXT = (3, 32, 32), (3, 224, 224), (1, 8, 8), (35,)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "shape", "classes", "parameters"),
-    [
-        (ResNetCifar(), CIFAR, 10, 269_722),
-        (ResNetCifar(depth=56), CIFAR, 10, 853_018),
-        (ResNet("resnet18", 18), IMAGENET, 1000, 11_689_512),
-        (ResNet("resnet50", 50), IMAGENET, 1000, 25_557_032),
-        (ResNet("resnet50", 50, spare_classes=1), IMAGENET, 1000, 25_559_081),  # DC2, table 2
-        (ResNet("resnet18_cifar", 18, "cifar"), CIFAR, 10, 11_173_962),
-        (VGG(), IMAGENET, 1000, 138_357_544),
-        (VGG("vgg19", depth=19), IMAGENET, 1000, 143_667_240),  # COVAP, table 5
-        (ResNet("resnet101", 101), IMAGENET, 1000, 44_549_160),  # COVAP, table 6
-        (ResNet("resnet152", 152), IMAGENET, 1000, 60_192_808),  # ACP-SGD, table 1
-        (VGG("vgg16_cifar", "cifar", spare_classes=1), CIFAR, 10, 14_982_987),  # DC2, table 2
-        (ResNet("resnet18", 18), IMAGENET, 100, 11_227_812),  # NetSenseML on CIFAR-100
-        (VGG(), IMAGENET, 100, 134_670_244),
-        (LSTM("lstm_ptb"), TEXT, 10_000, 66_034_000),  # DC2, table 2
-        (LSTM(hidden=64), TEXT, 1_000, 195_560),  # conf/profile scales link rates by it
-        (ConvNet(), DIGITS, 10, 159_850),  # conf/profile scales link rates by it
-        (MLP(), DIGITS, 10, 150_794),  # so do conf/profile/pace_*
-        (MLP(hidden=()), DIGITS, 10, 650),
-    ],
-)
+@pytest.mark.parametrize(("architecture", "shape", "classes", "parameters"), [
+    (ResNetCifar(), CIFAR, 10, 269_722),
+    (ResNetCifar(depth=56), CIFAR, 10, 853_018),
+    (ResNet("resnet18", 18), IMAGENET, 1000, 11_689_512),
+    (ResNet("resnet50", 50), IMAGENET, 1000, 25_557_032),
+    (ResNet("resnet50", 50, spare_classes=1), IMAGENET, 1000, 25_559_081),  # DC2, table 2
+    (ResNet("resnet18_cifar", 18, "cifar"), CIFAR, 10, 11_173_962),
+    (VGG(), IMAGENET, 1000, 138_357_544),
+    (VGG("vgg19", depth=19), IMAGENET, 1000, 143_667_240),  # COVAP, table 5
+    (ResNet("resnet101", 101), IMAGENET, 1000, 44_549_160),  # COVAP, table 6
+    (ResNet("resnet152", 152), IMAGENET, 1000, 60_192_808),  # ACP-SGD, table 1
+    (VGG("vgg16_cifar", "cifar", spare_classes=1), CIFAR, 10, 14_982_987),  # DC2, table 2
+    (ResNet("resnet18", 18), IMAGENET, 100, 11_227_812),  # NetSenseML on CIFAR-100
+    (VGG(), IMAGENET, 100, 134_670_244),
+    (LSTM("lstm_ptb"), TEXT, 10_000, 66_034_000),  # DC2, table 2
+    (LSTM(hidden=64), TEXT, 1_000, 195_560),  # conf/profile scales link rates by it
+    (ConvNet(), DIGITS, 10, 159_850),  # conf/profile scales link rates by it
+    (MLP(), DIGITS, 10, 150_794),  # so do conf/profile/pace_*
+    (MLP(hidden=()), DIGITS, 10, 650),
+])  # fmt: skip
 def test_number_of_parameters(architecture, shape, classes, parameters):
     with torch.device("meta"):
         model = architecture.build(shape, classes)

@@ -70,21 +70,18 @@ class Detached(nn.Linear):
         return super().forward(x.flatten(1)).detach()
 
 
-@pytest.mark.parametrize(
-    ("network", "said"),
-    [
-        (nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), ""),
-        (nn.Sequential(nn.Flatten(), nn.Linear(64, 11)), ""),  # a spare class
-        (nn.Sequential(nn.Flatten(), nn.Linear(64, 9)), "need scores (2, 10), got (2, 9)"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(64, 1)), "need scores (2, 10), got (2, 1)"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.Flatten(0)), "got (20,)"),
-        (nn.Linear(8, 10), "got (2, 1, 8, 10)"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(63, 10)), "[2, 64] X [63, 10]"),
-        (nn.Sequential(nn.Conv2d(3, 10, 8), nn.Flatten()), "Invalid channel dimensions"),
-        (Idle(), "no gradient reaches spare; every parameter must take part"),
-        (Detached(64, 10), "no gradient reaches weight, bias"),
-    ],
-)
+@pytest.mark.parametrize(("network", "said"), [
+    (nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), ""),
+    (nn.Sequential(nn.Flatten(), nn.Linear(64, 11)), ""),  # a spare class
+    (nn.Sequential(nn.Flatten(), nn.Linear(64, 9)), "need scores (2, 10), got (2, 9)"),
+    (nn.Sequential(nn.Flatten(), nn.Linear(64, 1)), "need scores (2, 10), got (2, 1)"),
+    (nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.Flatten(0)), "got (20,)"),
+    (nn.Linear(8, 10), "got (2, 1, 8, 10)"),
+    (nn.Sequential(nn.Flatten(), nn.Linear(63, 10)), "[2, 64] X [63, 10]"),
+    (nn.Sequential(nn.Conv2d(3, 10, 8), nn.Flatten()), "Invalid channel dimensions"),
+    (Idle(), "no gradient reaches spare; every parameter must take part"),
+    (Detached(64, 10), "no gradient reaches weight, bias"),
+])  # fmt: skip
 def test_what_a_network_would_stumble_over_in_its_first_step_is_told(network, said):
     found = misfit(Made(network.to("meta")), data_sets()["digits"])
     assert said in found and bool(found) == bool(said)

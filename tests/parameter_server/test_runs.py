@@ -10,7 +10,7 @@ import pytest
 
 from profiles.base import WAYS
 from tests.aftermath import SETTLED, remains, status, traces
-from tests.launching import processes, runs, start, until
+from tests.launching import processes, run_with, runs, start, until
 
 pytestmark = pytest.mark.launch
 
@@ -19,19 +19,10 @@ ENDLESS = ("steps=100000", "timeouts.stop_s=15")
 LONG = ("model=mlp", "workers=2", "profile.rate_mbit=100", "eval_every=100000")
 
 
-def pushed(results: Path, least: int) -> Path | None:
-    """The run that has applied so many pushes already, if there is one."""
-    for run in runs(results):
-        rows = run / "pushes.csv"
-        if rows.exists() and len(rows.read_text().splitlines()) > least:
-            return run
-    return None
-
-
 def hit(results: Path, victim: str, *overrides: str) -> tuple[Path, str]:
     """A run of which the process `victim` is killed under way; what was told, after its end."""
     running = start(*LONG, *overrides, results=results)
-    run = until(lambda: pushed(results, 6), "pushes", 280)
+    run = until(lambda: run_with(results, "pushes.csv", 6), "pushes", 280)
     assert isinstance(run, Path)
     seen = traces(running.pid)
     [process] = set(processes(victim)) & set(seen.processes)

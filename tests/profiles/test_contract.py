@@ -5,18 +5,13 @@ from typing import Any
 
 import pytest
 
-from harness.config import sweep
 from harness.config.search_path import choices
-from harness.config.settings import Settings
 from harness.contract.laws import Case, Law
 from harness.contract.profiles import LAWS
+from tests import test_settings
 from tests.contract import cases
 
-
-@cache
-def settings(*overrides: str) -> Settings:
-    with sweep.hydra():
-        return sweep.plain_settings(sweep.load(overrides))
+settings = cache(test_settings.settings)
 
 
 def build(name: str, *overrides: str) -> Any:

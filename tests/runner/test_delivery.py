@@ -110,15 +110,12 @@ def test_ranks_that_wait_for_the_last_do_not_communicate_yet(tmp_path):
     assert found.delivered == pytest.approx(1.0, abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("sent", "took_s", "valid"),
-    [
-        (1000, 0.005, True),  # 0.1 ms of the link; the rest is latency
-        (100_000, 0.015, True),  # 10 ms
-        (100_000, 0.050, False),  # as at a fifth of the rate
-        (10_000, 0.020, False),  # 1 ms, at a twentieth
-    ],
-)
+@pytest.mark.parametrize(("sent", "took_s", "valid"), [
+    (1000, 0.005, True),  # 0.1 ms of the link; the rest is latency
+    (100_000, 0.015, True),  # 10 ms
+    (100_000, 0.050, False),  # as at a fifth of the rate
+    (10_000, 0.020, False),  # 1 ms, at a twentieth
+])  # fmt: skip
 def test_short_exchanges_together_may_take_their_plan_and_a_latency(tmp_path, sent, took_s, valid):
     path = collectives(tmp_path, sent=sent, rank0_s=took_s, rank1_s=took_s)
     found = delivery.judged(path, STATIC, sampled(lambda at: 2 * sent * at), 1.0)

@@ -26,16 +26,13 @@ def rows(*waits: tuple[float, float], late=0.0, sent=0):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("waits", "late_s", "processors", "fastest_s", "at_most_s"),
-    [
-        ([(0.01, 0.02), (0.0, 0.03)], 0.0, Processors(), 0.0, 0.06),  # summed over ranks
-        ([(0.0, 0.0), (0.0, 0.0)], 0.04, Processors(), 0.0, 0.08),  # the latest of each step
-        ([(0.3, 0.2)], 0.1, Processors(others_s=0.05), 0.0, 0.15),  # no more than others ran
-        ([(0.0, 0.0)], 0.0, Processors(0.0, stolen_s=0.2), 0.0, 0.2),
-        ([(0.5, 0.5)], 0.0, Processors(stolen_s=0.2), 0.9, 0.1),  # no machine is faster
-    ],
-)
+@pytest.mark.parametrize(("waits", "late_s", "processors", "fastest_s", "at_most_s"), [
+    ([(0.01, 0.02), (0.0, 0.03)], 0.0, Processors(), 0.0, 0.06),  # summed over ranks
+    ([(0.0, 0.0), (0.0, 0.0)], 0.04, Processors(), 0.0, 0.08),  # the latest of each step
+    ([(0.3, 0.2)], 0.1, Processors(others_s=0.05), 0.0, 0.15),  # no more than others ran
+    ([(0.0, 0.0)], 0.0, Processors(0.0, stolen_s=0.2), 0.0, 0.2),
+    ([(0.5, 0.5)], 0.0, Processors(stolen_s=0.2), 0.9, 0.1),  # no machine is faster
+])  # fmt: skip
 def test_the_least_of_three_bounds_counts(waits, late_s, processors, fastest_s, at_most_s):
     late = lateness.bound(rows(*waits, late=late_s), 1.0, processors, fastest_s)
     assert late == pytest.approx((at_most_s, at_most_s))

@@ -35,16 +35,13 @@ def fusion(elements: float) -> Fusion:
     return Fusion(elements * FLOAT_BYTES / MIB, ACPSGD(rank=2).elements)
 
 
-@pytest.mark.parametrize(
-    ("elements", "of_p", "of_q"),
-    [
-        (0, ["d", "c", "b", "a"], ["d", "c", "b", "a"]),
-        (58 / 34 * 17.9, ["dc", "b", "a"], ["dc", "b", "a"]),  # of P; 13.7 of Q
-        (58 / 34 * 18.1, ["dcb", "a"], ["dc", "b", "a"]),
-        (58 / 26 * 16.1, ["dcb", "a"], ["dc", "ba"]),
-        (58, ["dcba"], ["dcba"]),
-    ],
-)
+@pytest.mark.parametrize(("elements", "of_p", "of_q"), [
+    (0, ["d", "c", "b", "a"], ["d", "c", "b", "a"]),
+    (58 / 34 * 17.9, ["dc", "b", "a"], ["dc", "b", "a"]),  # of P; 13.7 of Q
+    (58 / 34 * 18.1, ["dcb", "a"], ["dc", "b", "a"]),
+    (58 / 26 * 16.1, ["dcb", "a"], ["dc", "ba"]),
+    (58, ["dcba"], ["dcba"]),
+])  # fmt: skip
 def test_a_buffer_takes_the_next_factor_if_it_fits_p_and_q_apart(elements, of_p, of_q):
     for step, expected in enumerate([of_p, of_q, of_p]):
         assert ["".join(names) for names in fusion(elements).names(SHAPES, step)] == expected

@@ -64,15 +64,12 @@ def test_two_buckets_of_one_collective_are_laid_out_as_by_hand(
     assert worker.end_s == 10 + end_s and worker.totals().exposed_s == exposed_s
 
 
-@pytest.mark.parametrize(
-    ("lanes", "sent"),
-    [
-        (WAITS, [(2.5, 3.5), (3.75, 4.75), (6.5, 7.5), (7.75, 8.75)]),
-        # A bucket that was come back to is finished before the next.
-        (FREE, [(2.5, 3.5), (4, 5), (5, 6), (6.5, 7.5)]),
-        (OWN, [(2.5, 3.5), (3.5, 4.5), (4.5, 5.5), (6, 7)]),
-    ],
-)
+@pytest.mark.parametrize(("lanes", "sent"), [
+    (WAITS, [(2.5, 3.5), (3.75, 4.75), (6.5, 7.5), (7.75, 8.75)]),
+    # A bucket that was come back to is finished before the next.
+    (FREE, [(2.5, 3.5), (4, 5), (5, 6), (6.5, 7.5)]),
+    (OWN, [(2.5, 3.5), (3.5, 4.5), (4.5, 5.5), (6, 7)]),
+])  # fmt: skip
 def test_a_second_collective_comes_when_its_turn_does(lanes, sent):
     worker = laid_out([TWICE, TWICE], lanes)
     assert spans(worker, "communicate") == sent
