@@ -90,10 +90,6 @@ class LocalSteps(Parallel):
         warm = min(steps, self.warmup_rounds)
         return warm + (steps - warm + self.lag) // self.steps_apart
 
-    def sampled_steps(self, first: int, spread: int) -> tuple[int, int]:
-        """Return steps to sample: warm-up and first round, then `spread` rounded up to rounds."""
-        return self.warmup_rounds + self.h, -(-spread // self.h) * self.h
-
 
 def _check_whole(key: str, value: object, least: int) -> None:
     if type(value) is not int or value < least:

@@ -13,7 +13,6 @@ import torch
 from harness.config.run import Run
 from harness.engine.parameter_server.build import server_loop_of
 from harness.engine.training.rank_context import RankContext
-from harness.engine.training.train import Loop
 from harness.virtual.clock import VirtualClock
 from harness.virtual.connections import ByteStream, VirtualConnection
 from harness.virtual.ranks import Ended, VirtualRun
@@ -165,9 +164,6 @@ class VirtualCrew(VirtualRun):
             begin=self.begin,
             transport=VirtualTransport(*own),
         )
-
-    def _mean(self, loop: Loop, took_s: float) -> float:
-        return took_s  # no worker waits for the others
 
     def _drifted(self, rank: int, loop: Any) -> bool:
         return False  # no worker has weights of its own
