@@ -2,7 +2,7 @@
 
 A workload passes if all dense runs reach the target and every negative control loses enough
 quality. Quality is accuracy, or the inverse of perplexity or cross-entropy. A loss is a share of
-the dense run's quality, pair by pair; how much is enough follows from published losses.
+the dense run's quality, pair by pair; `guards.MUST_LOSE` says how much is enough.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,14 +13,9 @@ import pandas as pd
 from harness.reporting.analysis import load
 from harness.reporting.claims.base import Found, Group, PaperClaims, Runs, all_of, spoken
 from harness.reporting.claims.base import above as is_above
+from harness.reporting.claims.guards import MUST_LOSE, OF_CROSS_ENTROPY
 
 RARE, FORGETFUL, SKETCH = "topk_0.001", "randomk_0.1_no_ef", "sketch_0.1"
-# DC2, figure 4d: with top-k 0.001 VGG16 ends at 82 % (dense 96.8 %); ResNet-20 loses even more.
-OF_GRADIENTS = 1 - 82 / 96.8
-# DCT, table 7: a sketch of a tenth ends at a cross-entropy of 0.4721, dense at 0.4538. No other
-# loss of cross-entropy is published, so all controls must lose this much where it is the metric.
-OF_CROSS_ENTROPY = 1 - 0.4538 / 0.4721
-LEAST = {"accuracy": OF_GRADIENTS, "perplexity": OF_GRADIENTS, "loss": OF_CROSS_ENTROPY}
 
 
 class Workload(NamedTuple):
@@ -53,7 +48,7 @@ def of_gradients(workload: Workload) -> Callable[[Runs], Found]:
 
     def decide(runs: Runs) -> Found:
         group = _group(runs, "controls", workload)
-        least = LEAST[group.rows(group.dense).metric.iloc[0]]
+        least = MUST_LOSE[group.rows(group.dense).metric.iloc[0]]
         return _decided(group, [Control(group, method, least) for method in (RARE, FORGETFUL)])
 
     return decide

@@ -36,12 +36,10 @@ PUSHED = thresholds.PUSHED
 BOTH = PUSHED + "+" + CUT
 GRADIENT, NO_FEEDBACK = "topk_grad_{0:g}", "topk_grad_no_ef_{0:g}"
 IN_BOTH = (0.25, 0.1)  # densities of tables 7 and 8 that table 1 has too
-# Negative controls and the share that they must lose, from tables 7 and 8 at 90 %. The method that
-# diverges there without feedback must lose at least as much as with it. The paper has no control
-# for translation, which must lose as much as clicks.
+# Negative control of clicks and of translation. Top-k of the gradient without feedback is none: that
+# it loses is a claim of table 8.
 CONTROLS, IN_WORDS = "dct_controls", "dct_controls_translation"
-LOSING = {SKETCH.format(0.1): 1 - 0.4538 / 0.4721, NO_FEEDBACK.format(0.1): 1 - 0.4538 / 0.4789}
-LOSING_WORDS = {SKETCH.format(0.1): LOSING[SKETCH.format(0.1)]}
+LOSING = (SKETCH.format(0.1),)
 TRANSLATIONS = [(stages, density) for stages in (2, 3, 5) for density in (0.1, 0.05)]
 
 
@@ -126,8 +124,8 @@ PAPER = PaperClaims(
     workers=1,
     controls=[
         *(Controls("dlrm", dataset, CONTROLS, LOSING) for dataset in ("clicks", "criteo")),
-        Controls("transformer_small", "catalogues", IN_WORDS, LOSING_WORDS),
-        Controls("transformer_iwslt", "iwslt14_de_en", IN_WORDS, LOSING_WORDS),
+        Controls("transformer_small", "catalogues", IN_WORDS, LOSING),
+        Controls("transformer_iwslt", "iwslt14_de_en", IN_WORDS, LOSING),
     ],
 )
 PAPER.says(

@@ -136,7 +136,7 @@ gated = partial(judged, column="best")
 
 
 def test_a_testbed_has_to_lose_by_what_loses():
-    asked = [Controls("convnet", "digits", "controls", losing={"no_feedback": 0.2})]
+    asked = [Controls("convnet", "digits", "controls", ("no_feedback",))]
     dense = control("allreduce", 0.9, 0.91, 0.9)
     bad, fine = control("no_feedback", 0.3, 0.31, 0.3), control("no_feedback", 0.9, 0.9, 0.89)
     assert gated(*GOOD, *dense, *bad, controls=asked).verdict == HOLDS
@@ -147,8 +147,30 @@ def test_a_testbed_has_to_lose_by_what_loses():
     assert judged(*FAST, *SLOW, controls=asked).verdict == HOLDS  # is of no quality
 
 
+@pytest.mark.parametrize(("loss", "verdict"), [(True, FAILS), (False, NOT_DECIDABLE)])
+def test_on_an_insensitive_task_a_measured_loss_decides_and_no_loss_does_not(loss, verdict):
+    asked = [Controls("convnet", "digits", "controls", ("no_feedback",))]
+    made = PaperClaims("by_hand", workers=4, controls=asked)
+
+    def decide(runs):
+        found = runs.of("runs").ratio("final", "fast", "slow")
+        return Found(False, f"{found.mean:.3g}", loss=loss)
+
+    made.says("fig1", "fast is as accurate", decide)
+    rows = [*pairs("fast", 0.5, 0.51, 0.5, column="final"), *pairs("slow", 0.9, 0.9, 0.89)]
+    rows += [*control("allreduce", 0.9, 0.91, 0.9), *control("no_feedback", 0.9, 0.9, 0.89)]
+    (claim,) = made.judge(table(*rows), "virtual", "laptop")
+    assert claim.verdict == verdict
+
+
+def test_a_claim_on_a_control_is_not_controlled_by_it():
+    asked = [Controls("convnet", "digits", "controls", ("slow",))]
+    rows = [*GOOD, *control("allreduce", 0.9, 0.91, 0.9), *control("slow", 0.1, 0.1, 0.11)]
+    assert "cannot control a claim on themselves" in gated(*rows, controls=asked).reason
+
+
 def test_a_claim_is_gated_by_the_controls_of_its_own_workload():
-    losing = {"no_feedback": 0.2}
+    losing = ("no_feedback",)
     images = Controls("convnet", "digits", "controls", losing)
     words = Controls("lstm", "pydoc", "controls", losing)
     dense, bad = control("allreduce", 0.9, 0.91, 0.9), control("no_feedback", 0.3, 0.31, 0.3)

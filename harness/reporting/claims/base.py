@@ -2,7 +2,8 @@
 
 A study's claims.py creates a `PaperClaims` called `PAPER` and adds functions from `Runs` to
 `Found`, in the order of the paper. A function requests the runs it needs. The claim is "not
-decidable here" if runs are missing or a check in `guards` objects. The paired interval decides the
+decidable here" if runs are missing or a check in `guards` objects. An insensitive task cannot
+support "no loss", but it cannot invent a loss either. The paired interval decides the
 verdict. The sign-flip p value is reported with it, also adjusted for all claims (Holm).
 """
 
@@ -48,6 +49,7 @@ class Found(NamedTuple):
     holds: bool | None  # None: undecided
     measured: str
     reason: str = ""  # dropped if the claim holds
+    loss: bool = False  # a measured loss of quality decides it: counts on insensitive tasks, too
 
 
 class NotDecidable(Exception):
@@ -229,9 +231,13 @@ class Runs:
         return self._table[self._table.run_id.isin(list(self.seen.runs))]
 
     def _unlike(self, rows: pd.DataFrame) -> str:
-        """Return how the model differs from the paper's if a claim compares with dense, else ""."""
+        """Return how the model differs from the paper's if a claim compares with dense, else "".
+
+        Final quality at a fixed density does not depend on what the model's form hides.
+        """
         compares = rows.dense.astype(bool).any() or self.seen.columns & set(OVER_DENSE)
-        if "unlike" not in rows or not compares:
+        timeless = self.seen.columns == {"final"} and (rows.controller == guards.FIXED).all()
+        if "unlike" not in rows or not compares or timeless:
             return ""
         found = next(filter(None, rows.unlike), "")
         return f"the stand-in is not like the paper's model: {found}" if found else ""
@@ -316,9 +322,9 @@ def _decided(declared: Declared, runs: Runs, controls: Sequence[Controls]) -> Cl
         return claim._replace(verdict=BY_CONSTRUCTION, measured=found.measured, reason=made)
     found = found._replace(measured=found.measured + origins.partly(declared.cells, given))
     claim = claim._replace(measured=found.measured)
-    if doubts := runs.in_the_way(declared.regime, controls):
+    if doubts := runs.in_the_way(declared.regime, () if found.loss else controls):
         return claim._replace(reason=doubts)
-    judged = judged_claim(declared.id, declared.text, *found)
+    judged = judged_claim(declared.id, declared.text, *found[:-1])
     return judged._replace(p=max(runs.seen.p_values, default=float("nan")))
 
 

@@ -6,7 +6,7 @@ with fewer than `LEAST_PAIRS` pairs of seeds, it is undecided or not decidable.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -122,22 +122,27 @@ def all_are(decides: Callable[[Change], bool | None], pairs: Pairs) -> Rule:
         asked = pairs(runs)
         changes = {pair.label: change(pair) for pair in asked}
         told = f"{asked[0].metric}, % worse: {listed(changes)}; the same is up to {100 * SAME:g}"
-        return all_so({k: decides(x) for k, x in changes.items()}, told, trained(asked[0]))
+        lost = {label for label, each in changes.items() if each.low > 0}
+        return all_so({k: decides(x) for k, x in changes.items()}, told, trained(asked[0]), lost)
 
     return decide
 
 
-def all_so(verdicts: dict[str, bool | None], told: str, more: str) -> Found:
+def all_so(
+    verdicts: dict[str, bool | None], told: str, more: str, lost: Collection[str] = ()
+) -> Found:
     """Combine verdicts by label: any False refutes, else any None leaves undecided.
 
-    `told` becomes the finding's numbers, and `more` ends its reason.
+    `told` becomes the finding's numbers, and `more` ends its reason. `lost` has the labels with a
+    measured loss: one that refutes, or all of them, decide on insensitive tasks, too.
     """
     no = [label for label, verdict in verdicts.items() if verdict is False]
     if no:
-        return Found(False, told, f"not so: {', '.join(no)}; {more}")
+        reason = f"not so: {', '.join(no)}; {more}"
+        return Found(False, told, reason, any(label in lost for label in no))
     unclear = [label for label, verdict in verdicts.items() if verdict is None]
     reason = f"seeds scatter too much to tell: {', '.join(unclear)}; {more}"
-    return Found(None if unclear else True, told, reason)
+    return Found(None if unclear else True, told, reason, all(label in lost for label in verdicts))
 
 
 def listed(changes: dict[str, Change]) -> str:

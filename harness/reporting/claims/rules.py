@@ -121,7 +121,8 @@ def loses(experiment: str, method: str) -> Rule:
         found = accuracies(group, method, group.dense)
         told = f"accuracy: {listed(found)}; far is {FAR:g}"
         lost = accuracy_by_pair(group, group.dense) - accuracy_by_pair(group, method)
-        return Found(is_above(group.spread(lost), FAR), told, easy(group))
+        holds = is_above(group.spread(lost), FAR)
+        return Found(holds, told, easy(group), loss=holds is True)
 
     return decide
 
@@ -133,7 +134,8 @@ def breaks(experiment: str, method: str) -> Rule:
         group = runs.of(experiment)
         share = share_of_accuracy(group, method)
         told = f"accuracy {spoken(share)} of {group.dense}'s; broken is {BROKEN:g} or less"
-        return Found(below(share, BROKEN), told, easy(group))
+        holds = below(share, BROKEN)
+        return Found(holds, told, easy(group), loss=holds is True)
 
     return decide
 
