@@ -65,7 +65,7 @@ def gather(paper: Paper, results: Path) -> PaperTables:
     runs = runs_of(paper, results)
     table = metrics.table(runs)
     table.insert(0, "condition", _conditions(table))
-    counted = runs[runs.path.isin(table.path)]
+    counted = runs[runs.path.isin(table.path) & (runs.left_out == "")]
     by_experiment = counted.groupby("experiment", sort=False)
     pairs = [_named(agreement.paired(each), name) for name, each in by_experiment]
     absent = runs[runs.left_out != ""]

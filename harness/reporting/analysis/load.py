@@ -22,6 +22,7 @@ CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network",
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
 CONDITIONS += ["backend", "eval_every"]  # a target can only be met at an evaluation
 ENDINGS = ("status.json", "summary.json")
+NOT_FINITE = "not finite"  # in the error of a run that a gradient or loss stopped
 STANDS = {"dilation": "emulation.dilation", "compute": "emulation.compute"}  # config keys
 STANDS |= {"metric": "target.metric", "target": "target.value"}
 OF_A_MACHINE = {
@@ -96,6 +97,11 @@ def runs(folder: Path | str) -> pd.DataFrame:
     if not shown:
         raise NoRuns(f"no runs in {folder}: no folder there holds a status.json")
     return pd.DataFrame([_run(path) for path in sorted(shown)], columns=list(RunRow._fields))
+
+
+def lost(runs: pd.DataFrame) -> pd.Series:
+    """Return for each row of `runs` whether training failed by a number that is not finite."""
+    return (runs.state == "failed") & runs.left_out.str.contains(NOT_FINITE, regex=False)
 
 
 def _is_hidden(path: Path) -> bool:

@@ -130,12 +130,16 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
 
     Columns: those of OF_RUN, `scale`, `unlike` (how a stand-in differs from its original),
     `RunMetrics` and the `means` of steps. The baseline is the dense run of the same setting and
-    pair of seeds. Of several runs of one method and pair only the newest is kept.
+    pair of seeds. Of several runs of one method and pair only the newest is kept. A run that a
+    number stopped which is not finite counts: it has the worst quality and no times.
     """
-    counted = runs[runs.left_out == ""].sort_values("ended", kind="stable")
+    counted = runs[(runs.left_out == "") | load.lost(runs)].sort_values("ended", kind="stable")
     counted = counted.drop_duplicates(["setting", "method", *load.PAIR], keep="last").sort_index()
     rows: Any = counted.itertuples()
-    found = [row(run, load.steps(run.path), load.evaluations(run.path)) for run in rows]
+    found = [
+        _lost(run) if run.left_out else row(run, load.steps(run.path), load.evaluations(run.path))
+        for run in rows
+    ]
     measured = pd.DataFrame(found, columns=[*RunMetrics._fields, *MEANS], index=counted.index)
     scales = [load.config(path).get("scale") or {} for path in counted.path]
     of_run = counted[OF_RUN].assign(
@@ -145,6 +149,18 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
     whole = of_run.join(measured).reset_index(drop=True)
     groups = [normalise(rows) for _, rows in whole.groupby("setting", sort=False)]
     return pd.concat(groups).sort_index() if groups else whole
+
+
+def _lost(run: Any) -> dict[str, Any]:
+    """Return the `RunMetrics` of a run that failed by a number that is not finite."""
+    known: dict[str, Any] = dict.fromkeys([*RunMetrics._fields, *MEANS], float("nan"))
+    known |= {name: getattr(run, name) for name in ("method", *OF_METHOD, *load.PAIR, "steps")}
+    metric = run.metric if isinstance(run.metric, str) else "loss"
+    worst = float("inf") if lower_is_better(metric) else 0.0
+    known |= {"metric": metric, "final": worst, "best": worst, "goal": 0.0, "diverged": True}
+    never = float("inf") if run.target == run.target and run.target is not None else float("nan")
+    times = {"time_to_target_s": never, "convergence_s": never}
+    return known | times | {"reached": False, "converged": False, "late_s": 0.0, "late_share": 0.0}
 
 
 def total_time_s(steps: pd.DataFrame) -> float:
@@ -307,8 +323,9 @@ def normalise(measured: pd.DataFrame, baseline: str | None = None) -> pd.DataFra
     base = measured.assign(pace=pace)[measured.method == baseline].set_index(load.PAIR)
     pairs = pd.MultiIndex.from_frame(measured[load.PAIR])
     of_pair = base[["pace", "throughput"]].replace(0.0, np.nan).reindex(pairs)
+    speedup = pace / of_pair.pace.to_numpy()
     return measured.assign(
-        speedup=pace / of_pair.pace.to_numpy(),
+        speedup=speedup.mask(measured.diverged & of_pair.pace.notna().to_numpy(), 0.0),
         normalised_throughput=measured.throughput / of_pair.throughput.to_numpy(),
     )
 

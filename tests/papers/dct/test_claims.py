@@ -176,6 +176,9 @@ def test_runs_that_gradients_without_feedback_ended_have_diverged(tmp_path):
         status = {"state": "failed", "error": "the gradient of 12.weight is not finite, at rank 0"}
         broken = {"status": status} if "no_ef" in method else {}
         by_hand.run(tmp_path / dct.TABLE8 / method, config, [by_hand.step(0)], **broken)
-    found = claims.judge(copied(metrics.table(load.runs(tmp_path))), "dct")
+    whole = metrics.table(load.runs(tmp_path)).set_index("method")
+    assert whole.diverged.to_dict() == {method: "no_ef" in method for method in methods}
+    assert (whole[whole.diverged].goal == 0).all() and not whole[whole.diverged].reached.any()
+    found = claims.judge(copied(whole.reset_index()), "dct")
     (claim,) = (claim for claim in found if "without error feedback" in claim.text)
-    assert claim.verdict == HOLDS and "1 of 1 at 90 %" in claim.measured
+    assert claim.verdict == HOLDS and "3 of 3 at 90 %" in claim.measured
