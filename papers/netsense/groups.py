@@ -105,7 +105,7 @@ def compared(group: Group, over: pd.Series, under: pd.Series) -> Ratio:
     group.seen.doubts.append(f"{lost} of {len(both)} pairs lack a value" if lost else "")
     known = both.dropna()
     found = statistics.interval(known.over / known.under)
-    p = statistics.sign_flip_p(known.over - known.under)
+    p = statistics.log_ratio_p(known.over / known.under)
     group.seen.p_values.append(p)
     return Ratio(*found, len(known), p=p)
 

@@ -41,28 +41,30 @@ def test_an_interval_is_of_the_known_values():
 
 @pytest.mark.parametrize("pairs", [3, 6, 12])
 @pytest.mark.parametrize("level", [0.05, 0.25])
-def test_a_flip_of_signs_errs_no_more_often_than_its_level(pairs, level):
-    drawn = np.random.default_rng(3).standard_normal((600, pairs))
-    found = np.array([statistics.sign_flip_p(pd.Series(row)) for row in drawn])
-    scatter = (level * (1 - level) / len(found)) ** 0.5
-    assert (found <= level).mean() <= level + 3 * scatter
+def test_a_t_test_of_log_ratios_errs_as_often_as_its_level(pairs, level):
+    drawn = np.random.default_rng(3).lognormal(0, 0.4, (2000, pairs))
+    found = np.array([statistics.log_ratio_p(pd.Series(row)) for row in drawn])
+    assert (found <= level).mean() == pytest.approx(level, abs=4 * (level / len(found)) ** 0.5)
 
 
-def test_the_chance_of_pairs_of_one_sign_is_exact():
-    assert statistics.sign_flip_p(pd.Series([1.0, 2.0, 3.0])) == 0.25
-    assert statistics.sign_flip_p(pd.Series([1.0] * 6)) == 2 / 64
-    assert statistics.sign_flip_p(pd.Series([0.1, 0.2, -0.3])) == 1
-    assert statistics.sign_flip_p(pd.Series([1.0] * 16)) == 2 / 2**16
-    assert isnan(statistics.sign_flip_p(pd.Series([nan])))
+def test_a_ratio_and_its_inverse_have_the_same_p():
+    ratios = pd.Series([1.3, 1.1, 1.6, nan])
+    assert statistics.log_ratio_p(ratios) == pytest.approx(statistics.log_ratio_p(1 / ratios))
+    logs = np.log(ratios.dropna())
+    t = logs.mean() / logs.std() * len(logs) ** 0.5
+    assert statistics.log_ratio_p(ratios) == pytest.approx(2 * student.sf(t, len(logs) - 1))
 
 
-def test_draws_of_signs_stand_for_all_of_many():
-    values = pd.Series(np.random.default_rng(5).normal(0.4, 1, 24))
-    drawn = statistics.sign_flip_p(values)
-    # of as many values a t test says nearly the same
-    t = values.mean() / values.std() * len(values) ** 0.5
-    assert drawn == pytest.approx(2 * student.sf(abs(t), len(values) - 1), abs=0.01)
-    assert drawn == statistics.sign_flip_p(values)
+@pytest.mark.parametrize("ratios", [[2.0], [2.0, 0.0], [2.0, inf], [nan]])
+def test_a_ratio_without_logarithm_has_no_p(ratios):
+    assert isnan(statistics.log_ratio_p(pd.Series(ratios)))
+
+
+def test_six_pairs_can_stay_below_5_percent_among_ten_claims():
+    p = statistics.log_ratio_p(pd.Series([1.9, 2.0, 2.1, 2.0, 1.95, 2.05]))
+    assert statistics.holm([p] + [1.0] * 9)[0] < 0.05
+    assert statistics.log_ratio_p(pd.Series([2.0] * 3)) == 0
+    assert statistics.log_ratio_p(pd.Series([1.0] * 3)) == 1
 
 
 @given(st.lists(CHANCE, max_size=20))

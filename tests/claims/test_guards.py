@@ -47,7 +47,7 @@ FAST, SLOW = pairs("fast", 9.0, 9.1, 9.2), pairs("slow", 3.0, 3.1, 3.2)
 
 def test_an_interval_decides_and_a_straddling_one_does_not():
     assert judged(*FAST, *SLOW).verdict == HOLDS
-    assert judged(*FAST, *SLOW).p == 0.25
+    assert judged(*FAST, *SLOW).p < 0.001
     assert judged(*pairs("fast", 1.0, 1.1, 1.0), *SLOW).verdict == FAILS
     assert judged(*pairs("fast", 1.0, 3.3, 9.0), *SLOW).verdict == UNDECIDED
 
@@ -233,8 +233,8 @@ def test_holm_is_over_all_claims_of_a_study():
         made.says(id, "faster", decide)
     six = pairs("fast", *range(10, 16)) + pairs("slow", *range(1, 7))
     found = made.judge(table(*six), "virtual", "")
-    assert [claim.p for claim in found] == [2 / 64] * 3
-    assert [claim.p_holm for claim in found] == pytest.approx([6 / 64] * 3)
+    (p,) = {claim.p for claim in found}
+    assert 0 < p < 0.05 and [claim.p_holm for claim in found] == pytest.approx([3 * p] * 3)
 
 
 @pytest.mark.parametrize("paper", papers(), ids=lambda paper: paper.name)

@@ -73,7 +73,7 @@ class Ratio(NamedTuple):
     high: float
     seeds: int  # pairs of seeds in which both methods have the number
     bound: str = ""
-    p: float = float("nan")  # sign-flip p value of the differences
+    p: float = float("nan")  # of the t test on log ratios
 
 
 def paired(table: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
@@ -86,7 +86,7 @@ def paired(table: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
     with np.errstate(divide="ignore", invalid="ignore"):
         values = (above[column].loc[both] / below[column].loc[both]).dropna()
         found = statistics.interval(values)
-        p = statistics.sign_flip_p((above[column] - below[column]).loc[values.index])
+    p = statistics.log_ratio_p(values)
     sides = set()
     if column in REACHED:
         met = REACHED[column]

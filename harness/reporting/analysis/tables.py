@@ -34,7 +34,7 @@ CLAIMS = {
     "virtual": Column(title="in virtual time"),
     "measured": Column(),
     "reason": Column(title="why"),
-    "p_holm": Column("of flipped signs, for all claims together (Holm)", title="p"),
+    "p_holm": Column("of t tests on log ratios, for all claims together (Holm)", title="p"),
     "scale": Column(),
     "runs": Column(),
 }

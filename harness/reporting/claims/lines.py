@@ -18,7 +18,7 @@ class Line(NamedTuple):
     virtual: str
     measured: str
     reason: str
-    p_holm: str  # from sign flips, adjusted for all claims of the study
+    p_holm: str  # from t tests of log ratios, adjusted for all claims of the study
     by: str  # paper | ours | as ID, whose decision it repeats
     scale: str
     runs: int
