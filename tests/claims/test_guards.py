@@ -127,6 +127,15 @@ def test_a_method_is_judged_by_what_it_sent():
     assert judged(*chosen, *SLOW).verdict == HOLDS
 
 
+@pytest.mark.parametrize(("before_s", "verdict"), [(75.0, HOLDS), (35.0, UNDECIDED)])
+def test_times_between_evaluations_that_overlap_do_not_decide(before_s, verdict):
+    met = {"column": "time_to_target_s"}
+    rows = pairs("fast", 80.0, 80.1, 80.2, before_target_s=before_s, **met)
+    rows += pairs("slow", 40.0, 40.1, 40.2, before_target_s=0.0, **met)
+    found = judged(*rows, column="time_to_target_s")  # above 1: it takes longer
+    assert found.verdict == verdict
+
+
 def control(method: str, *finals: float, **known) -> list[dict]:
     return [row("controls", method, seed, final=x, **known) for seed, x in enumerate(finals)]
 

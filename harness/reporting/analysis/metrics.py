@@ -27,6 +27,7 @@ class TimeToTarget(NamedTuple):
 
     time_s: float
     reached: bool
+    before_s: float = float("nan")  # of the evaluation before, or 0: it was met in between
 
 
 class RunMetrics(NamedTuple):
@@ -74,6 +75,7 @@ class RunMetrics(NamedTuple):
     iteration_s: float  # mean of the settled steps; parts that overlap sum to more
     late_s: float = 0.0  # largest delay by other programs; 0 if times are exact
     late_share: float = 0.0  # the same as a share of its time
+    before_target_s: float = float("nan")  # the last time that was too early for the target
 
 
 MEANS = columns.averaged(Step)
@@ -105,6 +107,7 @@ def measure(run: Any, steps: pd.DataFrame, evaluations: pd.DataFrame) -> RunMetr
         throughput=throughput(steps),
         time_to_target_s=to_target.time_s,
         reached=to_target.reached,
+        before_target_s=to_target.before_s,
         convergence_s=settled.time_s,
         converged=settled.reached,
         speedup=float("nan"),  # filled by `normalise`
@@ -233,7 +236,11 @@ def time_to_target(
 ) -> TimeToTarget:
     """Return the first time at the target, else `total_s` as a bound; (NaN, False) without any."""
     tested = _against(target, evaluations, metric)
-    return _first(tested[tested.met], total_s if len(tested) else float("nan"))
+    found = _first(tested[tested.met], total_s if len(tested) else float("nan"))
+    if not found.reached:
+        return found
+    first = int(tested.met.to_numpy().argmax())
+    return found._replace(before_s=float(tested.time_s.iloc[first - 1]) if first else 0.0)
 
 
 def convergence_time(

@@ -97,6 +97,26 @@ def paired(table: pd.DataFrame, column: str, over: str, under: str) -> Ratio:
     return Ratio(found.mean, *interval, len(values), bound, p)
 
 
+def bracketed(table: pd.DataFrame, over: str, under: str, found: Ratio) -> Ratio:
+    """Return `found`, a ratio of times to target, with an interval that includes their brackets.
+
+    A target is met between two evaluations: after before_target_s, at time_to_target_s at the
+    latest. A bound, and runs whose brackets are not known, stay as they are.
+    """
+    if found.bound or "before_target_s" not in table:
+        return found
+    above, below = (_of(table, method) for method in (over, under))
+    with np.errstate(divide="ignore"):
+        least = (above.before_target_s / below.time_to_target_s).dropna()
+        most = (above.time_to_target_s / below.before_target_s).dropna()
+    if least.empty or most.empty:
+        return found
+    low, high = statistics.interval(least).low, statistics.interval(most).high
+    if not np.isfinite(most).all():  # met at the first evaluation: perhaps at once
+        high = float("inf")
+    return found._replace(low=min(found.low, low), high=max(found.high, high))
+
+
 def stopped(table: pd.DataFrame, leader: str) -> pd.DataFrame:
     """Return `table` with `best` and `best_s` up to the time at which `leader` had its best.
 

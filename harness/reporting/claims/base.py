@@ -3,8 +3,8 @@
 A study's claims.py creates a `PaperClaims` called `PAPER` and adds functions from `Runs` to
 `Found`, in the order of the paper. A function requests the runs it needs. The claim is "not
 decidable here" if runs are missing or a check in `guards` objects. An insensitive task cannot
-support "no loss", but it cannot invent a loss either. The paired interval decides the verdict. The p
-value of a t test on log ratios is reported with it, also adjusted for all claims (Holm).
+support "no loss", but it cannot invent a loss either. The paired interval decides the
+verdict. The p value of a t test on log ratios is reported with it, also adjusted for all claims (Holm).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -174,6 +174,8 @@ class Group:
         The interval has no width if the runs are deterministic (`guards.exact`).
         """
         found = ratios.paired(rows, column, over, under)
+        if column == "time_to_target_s":
+            found = ratios.bracketed(rows, over, under, found)
         self.seen.doubts += [
             guards.missing(rows, column, over, under),
             guards.identical_work(rows, over, under),
