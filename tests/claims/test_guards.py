@@ -88,6 +88,16 @@ def test_a_baseline_that_learnt_nothing_tells_no_quality():
     assert not guards.untrained(table(*pairs("allreduce", 0.1, loss_left=0.5)))
 
 
+def test_the_time_of_a_method_that_learnt_nothing_decides_nothing():
+    fast = pairs("fast", 1.0, 1.1, 1.2, column="iteration_s", loss_left=0.99)
+    slow = pairs("slow", 3.0, 3.1, 3.2, column="iteration_s", loss_left=0.2)
+    dense = pairs("allreduce", 3.0, 3.1, 3.2, column="iteration_s", loss_left=0.2, dense=True)
+    found = judged(*fast, *slow, *dense, column="iteration_s")
+    assert found.verdict == NOT_DECIDABLE and "fast leaves 0.99 of the first loss" in found.reason
+    learnt = [each | {"loss_left": 0.3} for each in fast]
+    assert judged(*learnt, *slow, *dense, column="iteration_s").verdict == FAILS
+
+
 def test_a_regime_is_of_what_runs_had():
     rows = pairs("fast", 9.0, 9.1, 9.2, steps=200, density=0.001)
     told = judged(*rows, *SLOW, regime=Regime(workers=8, sends=1)).reason

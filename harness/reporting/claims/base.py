@@ -4,7 +4,8 @@ A study's claims.py creates a `PaperClaims` called `PAPER` and adds functions fr
 `Found`, in the order of the paper. A function requests the runs it needs. The claim is "not
 decidable here" if runs are missing or a check in `guards` objects. An insensitive task cannot
 support "no loss", but it cannot invent a loss either. The paired interval decides the
-verdict. The p value of a t test on log ratios is reported with it, also adjusted for all claims (Holm).
+verdict. The p value of a t test on log ratios is reported with it, also adjusted for all claims
+(Holm).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,7 @@ from harness.reporting.claims.origins import PublishedCell
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 NOT_DECIDABLE, BY_CONSTRUCTION = "not decidable here", "by construction"
 ANY_REGIME = Regime()
-OF_CONTENT = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+OF_CONTENT = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, OSError)
 OVER_DENSE = ("speedup", "normalised_throughput")  # columns relative to the dense method
 
 
@@ -225,6 +226,8 @@ class Runs:
             doubts.append(guards.untrained(rows))
             if controls:
                 doubts.append(guards.insensitive(rows, table, controls))
+        elif self.seen.columns & guards.OF_TIME:
+            doubts.append(guards.idle(pd.concat([rows, dense]).drop_duplicates("run_id")))
         return "; ".join(dict.fromkeys(filter(None, [*doubts, self._unlike(rows)])))
 
     @property

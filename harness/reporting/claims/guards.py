@@ -20,6 +20,7 @@ MUST_LOSE = {"accuracy": OF_GRADIENTS, "perplexity": OF_GRADIENTS, "loss": OF_CR
 FIXED = "fixed"  # the controller that keeps the configured density
 UNTRAINED = 0.05  # least decrease of the loss, relative to the first step's (chance level)
 BY_QUALITY = {"final", "best", "time_to_target_s", "convergence_s", "speedup"}  # columns
+OF_TIME = {"iteration_s", "time_s"}
 AS_ASKED = 1.25  # tolerated factor over the requested density, which names the method
 OF_SETTINGS = {"volume_ratio", "density"}  # columns that follow from a fixed density
 CERTAIN = {  # conditions of runs without randomness
@@ -163,6 +164,15 @@ def untrained(rows: pd.DataFrame) -> str:
     if not left > 1 - UNTRAINED:
         return ""
     return f"untrained: without compression {left:.3g} of the first loss are left"
+
+
+def idle(rows: pd.DataFrame) -> str:
+    """Return a reason if a method learnt nothing while dense did: its time buys nothing."""
+    left = rows.groupby("method").loss_left.mean()
+    far = left[left > 1 - UNTRAINED].items()
+    said = [f"{method} leaves {value:.3g} of the first loss" for method, value in far]
+    learnt = (rows[rows.dense.astype(bool)].loss_left <= 1 - UNTRAINED).any()
+    return f"untrained: {', '.join(said)}, so that its time says nothing" if said and learnt else ""
 
 
 def sent_more(rows: pd.DataFrame) -> str:
