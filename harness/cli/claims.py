@@ -1,9 +1,11 @@
 """Command `study claims [FOLDER] [--paper NAME]`: judge the papers' claims by runs.
 
-FOLDER is as for `harness.report`. Published and measured numbers follow below the verdicts.
+FOLDER is as for `harness.report`, or results/reference/STUDY, whose kept tables are judged.
+Published and measured numbers follow below the verdicts.
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from rich.table import Table
 
 from harness.cli.arguments import Arguments
 from harness.cli.commands import CommandHelp
-from harness.reporting import measurable
+from harness.reporting import kept, measurable
 from harness.reporting.analysis import load, metrics, terminal
 from harness.reporting.claims import Claim, counted, judge, lines, papers, split
 from harness.reporting.claims.published import side_by_side
@@ -38,21 +40,24 @@ def main(given: Arguments) -> int:
     names = [paper.name for paper in papers()]
     asked, folder = given.choice("--paper", names), Path((given.words or ["results"])[0])
     try:
-        runs = measurable.runs(folder)
+        runs = None if kept.is_kept(folder) else measurable.runs(folder)
     except load.NoRuns as error:
         print(error, file=sys.stderr)
         return 2
-    table = metrics.table(runs)
-    judged = {name: judge(table, name) for name in names if asked in (None, name)}
+    table = kept.table(folder) if runs is None else metrics.table(runs)
+    judge_ = partial(judge, table) if runs is not None else partial(kept.judge, folder)
+    judged = {name: judge_(name) for name in names if asked in (None, name)}
     without = [name for name, own in judged.items() if not any(claim.runs for claim in own)]
     claims = [claim for name, own in judged.items() if name not in without for claim in own]
-    sides = side_by_side(table)
+    sides = side_by_side(table) if runs is not None else kept.published(folder)
     sides = sides[sides.paper == asked] if asked else sides
     if claims or len(sides):
         _show(claims, sides, folder)
     for name in without:
         count = len({(claim.id, claim.text) for claim in judged[name]})
         print(f"{name}: no run of {folder} belongs to one of its {count} claims")
+    if runs is None:
+        return 0
     for line in terminal.left_out(runs):
         terminal.console(WIDTH).print(line, soft_wrap=True)
     return int((runs.damaged != "").any())

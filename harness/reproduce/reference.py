@@ -15,9 +15,9 @@ from typing import Any
 import pandas as pd
 
 from harness.config.settings import BadSetting
-from harness.records.outputs import OutputFolder
+from harness.records.outputs import OutputFolder, csv_text
 from harness.records.run_directory import read_json
-from harness.reporting import report
+from harness.reporting import kept, report
 from harness.reporting.analysis import metrics
 from harness.reporting.claims.base import NotDecidable
 from harness.reporting.figures.agreement import agreement as agreement_figure
@@ -58,6 +58,7 @@ def write(paper: Paper, results: Path, overrides: list[str], folder: Path = FOLD
     place = OutputFolder(folder, (paper.name,))
     shutil.rmtree(place.path, ignore_errors=True)
     write_csv(tables, place)
+    place.write(kept.CONDITIONS, csv_text(kept.conditions(metrics.table(runs_of(paper, results)))))
     study = next((each for each in studies() if each.name == paper.name), None)
     module = study and study.module("drawings")
     if own := getattr(module, "DRAWINGS", {}):  # they replace the figures of comparisons

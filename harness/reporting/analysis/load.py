@@ -22,6 +22,7 @@ CONDITIONS += ["dataset", "optimizer", "workers_per_node", "profile", "network",
 CONDITIONS += ["initial_weights", "resume_from", "device", "accumulate", "precision", "parallel"]
 CONDITIONS += ["backend", "eval_every"]  # a target can only be met at an evaluation
 ENDINGS = ("status.json", "summary.json")
+NOT_KEPT = "not kept"  # path of a run of which only its row is kept
 NOT_FINITE = "not finite"  # in the error of a run that a gradient or loss stopped
 STANDS = {"dilation": "emulation.dilation", "compute": "emulation.compute"}  # config keys
 STANDS |= {"metric": "target.metric", "target": "target.value"}
@@ -110,32 +111,39 @@ def _is_hidden(path: Path) -> bool:
 
 def steps(run: Path | str) -> pd.DataFrame:
     """Return steps.csv of the run directory `run`, a row per step and rank; empty if missing."""
-    return untrusted.table(Path(run), "steps.csv")
+    return _table(run, "steps.csv")
 
 
 def evaluations(run: Path | str) -> pd.DataFrame:
     """Return evaluations.csv of the run directory `run`; empty if it is missing."""
-    return untrusted.table(Path(run), "evaluations.csv")
+    return _table(run, "evaluations.csv")
 
 
 def links(run: Path | str) -> pd.DataFrame:
     """Return links.csv of the run directory `run`; empty if it is missing."""
-    return untrusted.table(Path(run), "links.csv")
+    return _table(run, "links.csv")
 
 
 def timeline(run: Path | str) -> pd.DataFrame:
     """Return timeline.csv of the run directory `run`; empty unless it ran in virtual time."""
-    return untrusted.table(Path(run), "timeline.csv")
+    return _table(run, "timeline.csv")
 
 
 def watched(run: Path | str) -> pd.DataFrame:
     """Return watched.csv of the run directory `run`; empty if no watch recorded it."""
-    return untrusted.table(Path(run), "watched.csv")
+    return _table(run, "watched.csv")
 
 
 def histograms(run: Path | str) -> pd.DataFrame:
     """Return histograms.csv of the run directory `run`; empty if no watch recorded it."""
-    return untrusted.table(Path(run), "histograms.csv")
+    return _table(run, "histograms.csv")
+
+
+def _table(run: Path | str, name: str) -> pd.DataFrame:
+    """Return a table of the run directory `run`. Raise LookupError if only its row is kept."""
+    if str(run) == NOT_KEPT:
+        raise LookupError(f"{name} of each run is not kept")
+    return untrusted.table(Path(run), name)
 
 
 def _run(path: Path) -> RunRow:
