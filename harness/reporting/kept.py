@@ -17,7 +17,8 @@ from harness.reporting.claims import Claim
 from harness.reporting.claims.published import Side
 
 RUNS, CONDITIONS, CLAIMS = "runs.csv", "conditions.csv", "claims.csv"
-OF_TEXT = ["metric", "unlike", "condition"]  # empty texts are missing values in a CSV file
+# A CSV file has missing values for empty texts, and a hash may look like a number.
+OF_TEXT = ["metric", "unlike", "condition", "setting", "run_id"]
 
 
 def is_kept(folder: Path) -> bool:

@@ -12,8 +12,9 @@ from harness.reporting.analysis import load, statistics
 
 LEAST_PAIRS = 3  # fewer do not show the scatter over seeds
 # Gate of all papers: the share of the dense quality that every negative control must lose, by
-# metric. DC2's figure 4d: with top-k 0.001 VGG16 ends at 82 %, dense at 96.8 % (ResNet-20 loses
-# more). DCT's table 7: a sketch of a tenth ends at a cross-entropy of 0.4721, dense at 0.4538.
+# metric. Abdelmoniem and Canini (2021), figure 4d: with top-k 0.001 VGG16 ends at 82 %, dense at
+# 96.8 %. Gupta et al. (2021), table 7: a sketch of a tenth ends at a cross-entropy of 0.4721, dense
+# at 0.4538.
 OF_GRADIENTS = 1 - 82 / 96.8
 OF_CROSS_ENTROPY = 1 - 0.4538 / 0.4721
 MUST_LOSE = {"accuracy": OF_GRADIENTS, "perplexity": OF_GRADIENTS, "loss": OF_CROSS_ENTROPY}

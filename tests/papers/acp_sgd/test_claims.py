@@ -86,4 +86,7 @@ def test_a_loss_and_an_ablation_that_loses_nothing_do_not():
 
 
 def test_where_what_forgets_loses_nothing_no_accuracy_is_judged():
-    assert of_training("acp_fig6", **dict.fromkeys(trained.FORGETS, 0.9)) == {NOT_DECIDABLE}
+    easy = dict.fromkeys(trained.FORGETS, 0.9)
+    assert of_training("acp_fig6", **easy) == {NOT_DECIDABLE}
+    assert of_training("acp_fig6", acp_sgd=0.7, **easy) == {FAILS}  # a loss counts there, too
+    assert of_training("acp_fig7", **easy) == {HOLDS}

@@ -119,7 +119,11 @@ def test_who_is_later_or_worse_does_not():
 
 
 def test_where_what_forgets_loses_nothing_no_accuracy_is_judged():
-    assert of_training(OF_ACCURACY, **dict.fromkeys(trained.FORGETS, 0.9)) == {NOT_DECIDABLE}
+    easy = dict.fromkeys((*trained.FORGETS, trained.PLAIN, trained.WITHOUT), 0.9)
+    assert {NOT_DECIDABLE} == of_training(OF_ACCURACY, **easy) == of_training(OF_TIME, **easy)
+    worse = easy | {"covap": 0.45, trained.SHORT: 0.45}  # a loss counts there, too
+    assert of_training(OF_ACCURACY, **worse) == {FAILS}
+    assert of_training(OF_TIME, covap_s=90.0, **easy) == {FAILS}
 
 
 def test_a_scheduler_over_few_steps_is_judged_by_itself():

@@ -9,7 +9,7 @@ import pytest
 from harness.reporting import claims
 from harness.reporting.analysis import load, metrics
 from harness.reporting.claims import published
-from harness.reporting.claims.base import FAILS, HOLDS, NOT_DECIDABLE, Claim
+from harness.reporting.claims.base import BY_CONSTRUCTION, FAILS, HOLDS, NOT_DECIDABLE, Claim
 from papers.netsense import measured
 from papers.netsense.claims import CONTROLS, FORGETS
 from papers.netsense.groups import (
@@ -70,12 +70,14 @@ def verdicts(rows: list[dict], start: str) -> dict[str, str]:
 def test_the_papers_own_tables_meet_its_claims(start):
     told = verdicts(as_published(), start)
     told = {text: verdict for text, verdict in told.items() if "smoothest" not in text}
-    assert len(told) >= 3 and set(told.values()) == {HOLDS}
+    of_bytes = [told.pop(text) for text in list(told) if "TopK-0.1 beats" in text]
+    assert len(told) >= 3 and set(told.values()) == {HOLDS} and set(of_bytes) <= {BY_CONSTRUCTION}
 
 
 def test_table_1_and_the_abstract_hold_for_the_papers_numbers_five_times_does_not():
     told = verdicts(as_published() + of_table_1(), "netsense_table1")
-    assert sum(verdict == HOLDS for verdict in told.values()) == len(told) - 1
+    found = list(told.values())
+    assert (found.count(HOLDS), found.count(BY_CONSTRUCTION)) == (len(told) - 4, 3)
     assert verdicts(as_published(), "netsense_abstract") == {
         "1.55 to 9.84 times the throughput of compression": HOLDS
     }
@@ -90,7 +92,7 @@ def test_a_competitor_that_is_faster_takes_the_claims():
     told = verdicts(rows, "netsense_fig") | verdicts(rows, "netsense_table")
     decided = {text: verdict for text, verdict in told.items() if "NetSenseML" in text}
     assert list(decided.values()).count(FAILS) == 4 * len(RATES[RESNET18])
-    assert told[f"VGG16, {RATES[VGG16][0]:g} Mbit/s: TopK-0.1 beats AllReduce"] == FAILS
+    assert told[f"VGG16, {RATES[VGG16][0]:g} Mbit/s: TopK-0.1 beats AllReduce"] == BY_CONSTRUCTION
 
 
 def test_of_a_workload_that_loses_nothing_no_quality_is_compared():
@@ -148,10 +150,10 @@ def on_4_workers() -> list[dict]:
 def test_throughput_is_judged_on_the_papers_workers_where_they_ran():
     def told(rows: list[dict]) -> list[str]:
         found = verdicts(rows, "netsense_table1")
-        return [found[text] for text in found if "loses" in text or "highest" in text]
+        return [found[text] for text in found if "highest" in text]
 
-    assert told(on_4_workers()) == [NOT_DECIDABLE] * 3 + [FAILS] * 2
-    assert told(on_4_workers() + of_table_1()) == [HOLDS] * 5
+    assert told(on_4_workers()) == [NOT_DECIDABLE] * 3
+    assert told(on_4_workers() + of_table_1()) == [HOLDS] * 3
 
 
 def replay(folder: Path, method: str, ends: list[float], experiment: str) -> None:
