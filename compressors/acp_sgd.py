@@ -35,6 +35,7 @@ from compressors.lowrank import (
 class ACPSGD(Compressor):
     """Compressor that keeps P and Q of every matrix by parameter name: DDP may rebuild buckets."""
 
+    needs_shapes = True
     by_shape = True
     pushes = False
     phases = (2, 1)  # products

@@ -137,6 +137,7 @@ class Compressor(Protocol):
     waits: bool = False
     pushes: bool = True  # False: a server cannot decode one worker's message
     shares_state: bool = False  # all threads of a trainer share one object
+    needs_shapes: bool = False  # compresses whole matrices, so it cannot compress a shard
     by_shape: bool = False  # bytes follow from shapes, density and step; needs no values
     phases: tuple[float, ...] = (1.0,)  # shares of its work before the first collective, the 2nd...
     sent_entries: int | None = None  # of the last bucket, set when sent; None: as density says

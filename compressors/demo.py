@@ -43,6 +43,7 @@ from compressors.workspace import workspace
 class DeMo(Compressor):
     """Compressor that keeps the transform of d by parameter name, since DDP may rebuild buckets."""
 
+    needs_shapes = True
     by_shape = True
     uniform_density = True  # all payloads are of one length
     is_mean = False  # a sign, of sums of past gradients

@@ -41,6 +41,7 @@ from compressors.lowrank import (
 class PowerSGD(Compressor):
     """Compressor that keeps Q of every matrix by parameter name, since DDP may rebuild buckets."""
 
+    needs_shapes = True
     by_shape = True
     pushes = False
     waits = True

@@ -41,6 +41,7 @@ AGGREGATES = ("workers", "contributors")
 
 @dataclass
 class SparseLoCo(Compressor):
+    needs_shapes = True
     by_shape = True
     uniform_density = True  # all payloads are of one length
     chunk: int = 64  # side of a chunk of a matrix, elements of one of a vector, at most; 1 to 64

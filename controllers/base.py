@@ -44,13 +44,14 @@ class Measurement:
     ]
     sent_bytes: Annotated[int, Column("payload")]
     received_bytes: Annotated[int, Column("payload")]
-    dense_bytes: Annotated[int, Column("4 n, the uncompressed gradient")]
+    dense_bytes: Annotated[int, Column("4 n, the uncompressed gradient; with two levels its shard")]
     density: Annotated[
         float, Column("share of gradient entries that was asked for; nan where nothing is sent")
     ]
     achieved_density: Annotated[
         float, Column("share sent of entries that are compressed; nan: as density says")
     ] = nan
+    inside_bytes: Annotated[int, Column("payload sent inside the node, with two levels")] = 0
     grad_norm: Annotated[float, Column("|g|, before the residual e is added", recorded=False)] = nan
     residual_norm: Annotated[float, Column("|e|, before it is added", recorded=False)] = nan
     gain: Annotated[float, Column("|sent|^2 / |g|^2; what was sent is taken as orthogonal to the "

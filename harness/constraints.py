@@ -255,6 +255,7 @@ CUDA = Beside("for {c.workers_here} workers on {c.gpus_here} GPUs",
 ON_CPUS = Beside("on CPUs", lambda c: c.run.device_type(c.workers_here) == "cpu")
 CUT = Beside("for model {c.run.model.name}", lambda c: c.run.parallel.has_cuts)
 WHOLE = Beside("with parallel=data", lambda c: c.run.parallel.kind == "data")
+TWO_LEVELS = Beside("with parallel.levels=2", lambda c: c.run.parallel.levels == 2)
 SPLIT = Beside("with parallel=split", lambda c: c.run.parallel.kind == "split")
 PIPELINE = Beside("with parallel=pipeline", lambda c: c.run.parallel.kind == "pipeline")
 SERVER = Beside("with parallel=server", lambda c: c.serves(*MODES))
@@ -309,6 +310,16 @@ CONSTRAINTS = (
                _is_not(False)),
     Constraint(WHOLE, "activations", "dense", "where the model has no cuts",
                lambda _, scheme: not isinstance(scheme, Dense)),
+    Constraint(TWO_LEVELS, "workers_per_node", "in [2, workers={c.run.workers})",
+               "which adds up inside every node and exchanges between nodes",
+               lambda c, shared: not 2 <= shared < c.run.workers),
+    Constraint(TWO_LEVELS, "compressor", "one that works on any part of a bucket",
+               "whose workers compress shards of matrices",
+               lambda _, compressor: compressor.needs_shapes),
+    Constraint(TWO_LEVELS, "network.alike", "false", "whose workers have shards of their own",
+               _is_not(False)),
+    Constraint(TWO_LEVELS, "watch", "null", "whose workers compress sums over a node",
+               _is_not(None)),
     Constraint(SPLIT, "emulation.compute", "measured or paced", "where nothing crosses a network",
                _is_not("measured", "paced")),
     Constraint(CUT, "parallel", "one with cuts that the model can have",

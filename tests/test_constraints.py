@@ -20,6 +20,7 @@ SERVED = (VIRTUAL, SERVER, "method=topk", "controller.density=0.1")
 ASYNC = (*SERVED, "parallel.mode=async")
 PIPELINE = ("model=convnet", "dataset=digits", "parallel=pipeline")
 GOSSIP = (LOCAL, "parallel.peers=pair", "parallel.outer=momentum")
+LEVELS = ("parallel.levels=2", "workers=4", "workers_per_node=2")
 TIMED = ("model=mlp_as_resnet20",)
 BROKEN: tuple[tuple[str, ...], ...] = (  # a command line for each row, in the order of the table
     ("workers=3", "workers_per_node=2"),
@@ -38,6 +39,10 @@ BROKEN: tuple[tuple[str, ...], ...] = (  # a command line for each row, in the o
     ("model=bert_base",),
     (VIRTUAL, "network.alike=true"),
     ("activations=dct_mp",),
+    ("parallel.levels=2",),
+    (*LEVELS, "compressor=powersgd"),
+    (*TIMED, *LEVELS, VIRTUAL, REPLAY, "network.alike=true"),
+    (*LEVELS, "+watch._target_=harness.config.watch.Watch"),
     (*TIMED, "parallel=split", REPLAY),
     ("parallel=split", "parallel.stages=9"),
     (*PIPELINE, "workers=3"),

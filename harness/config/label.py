@@ -48,6 +48,7 @@ class Method(NamedTuple):
     overlap: str
     bucket_mb: float | None  # size of fusion buffers; None: the sizes of DDP
     fusion: str
+    levels: int  # of network, of an exchange
 
 
 class Columns(NamedTuple):
@@ -122,6 +123,7 @@ def method_of(config: dict[str, Any]) -> Method:
         overlap=str(config.get("overlap", "per_bucket")),
         bucket_mb=plain(config.get("bucket_mb"), config),
         fusion=str(config.get("fusion", "uncompressed")),
+        levels=layout.get("levels", 1),
     )
 
 
@@ -252,7 +254,7 @@ def _differing(method: Method, base: Method) -> Iterator[tuple[str, str]]:
                 yield f"{part}.{key}", _token(name, ours.get(key), ours)
     if method.agree != base.agree:
         yield "agree", f"agree={method.agree}"
-    for key in ("residual_decay", "bucket_mb", "fusion"):
+    for key in ("residual_decay", "bucket_mb", "fusion", "levels"):
         if (value := getattr(method, key)) != getattr(base, key):
             yield key, f"{key}={_value(value)}"
 

@@ -35,6 +35,11 @@ class Parallel:
         return 1
 
     @property
+    def levels(self) -> int:
+        """Number of levels of an exchange: 1 among all workers, 2 inside and between nodes."""
+        return 1
+
+    @property
     def mode(self) -> str:
         """Mode in which a server applies gradients, "sync" or "async"; "" without a server."""
         return ""
@@ -52,7 +57,7 @@ class Parallel:
     @property
     def in_ring(self) -> bool:
         """True if all traffic is ring collectives over all workers."""
-        return self.ranks == 1 and not self.servers and not self.is_gossip
+        return self.ranks == self.levels == 1 and not self.servers and not self.is_gossip
 
     @property
     def needs_everyone(self) -> bool:
@@ -62,7 +67,11 @@ class Parallel:
     @property
     def is_replayable(self) -> bool:
         """True if workers send only collectives that a recorded training can replay."""
-        return self.is_charged and not self.is_gossip
+        return self.is_charged and not self.is_gossip and self.levels == 1
+
+    def sharing(self, workers_per_node: int) -> int:
+        """Return how many workers of a node together send to other nodes what each counts."""
+        return workers_per_node if self.levels == 1 else 1
 
     def exchanges(self, steps: int) -> int:
         """Return the number of exchanges that begin in the first `steps` steps."""
@@ -75,6 +84,12 @@ class Data(Parallel):
 
     kind: ClassVar[str] = "data"
     is_charged: ClassVar[bool] = True
+
+    levels: int = 1
+
+    def __post_init__(self) -> None:
+        if type(self.levels) is not int or self.levels not in (1, 2):
+            raise ValueError(f"levels must be 1 or 2, got {self.levels!r}")
 
 
 @dataclass(frozen=True)

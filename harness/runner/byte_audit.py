@@ -72,20 +72,20 @@ def reasons(
     carried: Payload,
     flows: list[dict[str, Any]],
     passed: Mapping[str, int],
-    workers_per_node: int,
+    sharing: int,
     loss: float,
     more: Excess,
 ) -> list[str]:
     """Return reasons against validity, from frame bytes `passed` through each link.
 
-    `loss` is the profile's highest. Of several workers of a node, ring collectives send to other
-    nodes only what one of them sends.
+    `loss` is the profile's highest. Of the `sharing` workers of a node, ring collectives send to
+    other nodes only what one of them sends.
     """
     if len(carried.sent) < 2:
         return []  # nothing leaves the node
     reasons = []
     slack = more.share / (1 - loss) ** 2  # lost packets are retransmitted, and may be lost again
-    for link, bounds in _bounds(carried, flows, passed, workers_per_node).items():
+    for link, bounds in _bounds(carried, flows, passed, sharing).items():
         seen = passed[link]
         if seen < 0:
             reasons.append(f"the bytes of {link} went back by {-seen}: its counter was replaced")

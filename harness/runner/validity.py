@@ -90,6 +90,7 @@ def summarize(
         "passed_bytes": passed,
         "sent_bytes_by_node": carried.sent,
         "received_bytes_by_node": carried.received,
+        "sharing": run.parallel.sharing(run.workers_per_node),
         "delivery": delivered._asdict() if isinstance(delivered, delivery.Delivery) else {},
         "pauses": sum(event["event"] == "rank_paused" for event in events),
     }
@@ -189,9 +190,8 @@ def _of_bytes(evidence: RunEvidence) -> list[str]:
     if uncounted := [n for n in range(nodes) if f"up{n}" not in passed]:
         raise CouldNotCheck(f"the bytes of up{uncounted[0]} were not counted")
     loss, more = run.profile.extremes().loss, _excess(evidence)
-    return byte_audit.reasons(
-        evidence.carried, proof["flows"], passed, run.workers_per_node, loss, more
-    )
+    sharing = run.parallel.sharing(run.workers_per_node)
+    return byte_audit.reasons(evidence.carried, proof["flows"], passed, sharing, loss, more)
 
 
 def _of_delivery(evidence: RunEvidence) -> list[str]:

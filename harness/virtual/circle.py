@@ -1,6 +1,6 @@
 """Meeting points of ranks in a virtual world, where they exchange objects without using time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,11 @@ class Circle:
 
     def __init__(self, world: World, size: int) -> None:
         self.size, self._world, self._round = size, world, _Round()
+        self._parts: dict[Hashable, Circle] = {}
+
+    def part(self, name: Hashable, size: int) -> "Circle":
+        """Return the circle called `name` of `size` of these ranks."""
+        return self._parts.setdefault(name, Circle(self._world, size))
 
     def meet(self, member: int, brought: Any, make: Callable[[list[Any]], Any]) -> Any:
         """Wait for all members and return `make(objects)`, with objects in order of member."""

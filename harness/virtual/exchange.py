@@ -23,6 +23,7 @@ from harness.records.run_directory import Span
 from harness.virtual import valueless
 from harness.virtual.exchange_cache import ExchangeCache, RecordedExchange
 from harness.virtual.lanes import LaneOp, Layout, Work
+from harness.virtual.levels import LevelCosts
 from harness.virtual.workers import HomogeneousWorkers, SimulatedWorkers
 
 
@@ -165,6 +166,7 @@ class VirtualExchange:
         """Reduce all submitted buckets. The clock does not advance."""
         workers, reduction = self.workers, self.reduction
         sent, received = workers.sent_bytes, workers.received_bytes
+        inside = workers.inside_bytes
         reduction.open(self._seen, self._durations_s)
         self.cache.begin(reduction.density, [laid.names for laid, _ in self._held])
         opening = self._ops()
@@ -172,7 +174,8 @@ class VirtualExchange:
         told = {
             "sent_bytes": workers.sent_bytes - sent,
             "received_bytes": workers.received_bytes - received,
-            "dense_bytes": 4 * sum(laid.buffer.numel() for laid, _ in self._held),
+            "inside_bytes": workers.inside_bytes - inside,
+            "dense_bytes": 4 * sum(laid.buffer.numel() for laid, _ in self._held) // workers.shards,
             **reduction.outcome(),
         }
         return Repeated(self._shares_done(), opening, ops, told)
@@ -193,6 +196,8 @@ class VirtualExchange:
             self.keep(self._ready, works)
         costs = self.workers.costs
         costs.noise.begin(self.step)
+        if isinstance(costs, LevelCosts):
+            works = costs.common(works)
         return Layout(works, costs, self.lanes, self.after_backward).workers()
 
     def _reduce(self, index: int, laid: BucketBuffers, pattern: Tensor | None) -> list[LaneOp]:

@@ -28,6 +28,7 @@ from harness.virtual.exchange import Keep, VirtualExchange
 from harness.virtual.exchange_cache import ExchangeCache
 from harness.virtual.executor import VirtualExecutor
 from harness.virtual.groups import among
+from harness.virtual.levels import TwoLevelSimulatedWorkers, between_nodes
 from harness.virtual.network import Simulated
 from harness.virtual.repeated import repeated
 from harness.virtual.replica import Borrowed, Shared
@@ -98,6 +99,8 @@ class VirtualRun:
         stages, nodes = range(self._stages), range(workers)
         self._across = [Circle(self._world, self._size // self._stages) for _ in stages]
         self._costs = [costs]
+        if parallel.levels > 1:
+            self._costs = [between_nodes(costs)]
         if self._stages > 1:
             self._costs = [among(costs, nodes[stage :: self._stages], stage) for stage in stages]
         self._once, self._shared = Once(), Shared(self._all)
@@ -187,7 +190,11 @@ class VirtualRun:
 
     def _workers(self, member: int, circle: Circle, costs: Costs) -> SimulatedWorkers:
         per_s = self._network.seconds_per_second(*self._of_run())
-        kind = SimulatedWorkers if self._alike == 1 else HomogeneousWorkers
+        kind: Callable[..., SimulatedWorkers] = SimulatedWorkers
+        if self._alike > 1:
+            kind = HomogeneousWorkers
+        if self.asked.parallel.levels > 1:
+            kind = partial(TwoLevelSimulatedWorkers, workers_per_node=self.asked.workers_per_node)
         size = circle.size * self._alike
         return kind(member, size, circle, costs, self._device, per_s)
 

@@ -144,10 +144,14 @@ class SimulatedWorkers(Collectives):
         if self._before == ():
             self._before = made.call
             return made.value
-        self.ops.append(LaneOp(0.0, (*(self._before or ()), *made.call)))
+        self._called((*(self._before or ()), *made.call))
         self._before = None
-        self._go_on()
         return made.value
+
+    def _called(self, collectives: tuple[CollectiveCall, ...]) -> None:
+        """Record `collectives`, and go on with compression after them."""
+        self.ops.append(LaneOp(0.0, collectives))
+        self._go_on()
 
     def _make(self, calls: list[Call]) -> CollectiveResult:
         """Combine all workers' calls, in the last worker; ValueError if they differ."""

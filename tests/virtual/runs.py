@@ -1,6 +1,7 @@
 """Small runs: in virtual time, and by as many real ranks over gloo."""
 
 import shutil
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from harness.engine.programs import build_loop
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.resume import resumed
 from harness.engine.training.together import Machines
-from harness.engine.training.worker import barrier_min, gather, to_rank
+from harness.engine.training.worker import barrier_min, gather, to_rank, two_level_workers
 from harness.records import status
 from harness.records.run_directory import TABLES, Table
 from harness.validation import checked
@@ -25,6 +26,7 @@ from harness.virtual.run import simulate
 from tests.ranks import run_ranks
 
 SMALL = ("model=convnet", "dataset=digits", "report=false", "eval_every=3", "reuse_training=false")
+TIMEOUT = timedelta(seconds=60)
 DETERMINED = ("network.compress_scale=0", "emulation.compute=paced")  # times too
 
 
@@ -68,7 +70,9 @@ def over_gloo(folder: Path, *overrides: str) -> Path:
 def rank(folder: Path, run: Run) -> list[tuple[float, float, int, int]]:
     """What a rank does; its collectives: begin, end, sent and received bytes."""
     torch.manual_seed(run.seed)
-    clock, workers = Clock(run.emulation.dilation), Workers(dist.new_group())
+    clock, cpu, own = Clock(run.emulation.dilation), torch.device("cpu"), run.workers_per_node
+    two = run.parallel.levels > 1
+    workers = two_level_workers(own, cpu, TIMEOUT) if two else Workers(dist.new_group())
     own, alone = workers.rank, 1  # each has a clock of its own; the first one's is stopped
     together = Machines(clock, barrier_min, gather, own, alone)
     context = RankContext(

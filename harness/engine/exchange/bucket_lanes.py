@@ -36,6 +36,7 @@ from controllers.base import Observation
 from harness.clock import Clock
 from harness.config.lanes import Lanes
 from harness.engine.exchange.collectives import Workers
+from harness.engine.exchange.levels import LaneLevel
 from harness.engine.exchange.reduction import BucketBuffers, Reduction
 from harness.engine.exchange.stats import Clocks, Exchanged, ExchangeStats, Interval, Release
 
@@ -314,6 +315,12 @@ class BucketLane:
 
     def all_to_all(self, *pieces: list[Tensor], equal: bool = False) -> list[tuple[Tensor, ...]]:
         return self._call(partial(self._exchange.workers.all_to_all, *pieces, equal=equal))
+
+    @property
+    def levels(self) -> tuple[LaneLevel, ...]:
+        """The levels of the exchange's workers, for this bucket."""
+        assert (levels := self._exchange.workers.levels) is not None
+        return tuple(LaneLevel(level, self._call) for level in levels)
 
     def _call(self, collective: Callable[[], Any]) -> Any:
         exchange, stats, charged_s = self._exchange, self._start.stats, self._charged_s

@@ -9,13 +9,23 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from harness.engine.exchange.backends import ProcessGroup, backend_of
 from harness.engine.exchange.processor_waits import ProcessorWaits
+
+
+class Levels(NamedTuple):
+    """One rank's collectives with the ranks of its node, and with its peers on the other nodes.
+
+    The peers are the ranks that have the same number in their nodes.
+    """
+
+    inside: "Collectives"
+    between: "Collectives"
 
 
 class Collectives(ABC):
@@ -30,6 +40,10 @@ class Collectives(ABC):
     sent_bytes: int = 0
     received_bytes: int = 0
     processor_waits: ProcessorWaits | None = None  # waits of the communicating threads, if counted
+    # With two levels. Bytes inside the node are then counted apart.
+    levels: Levels | None = None
+    shards: int = 1  # parts of a bucket; each worker of a node exchanges one
+    inside_bytes: int = 0  # sent
 
     @abstractmethod
     def _all_reduce(self, tensor: Tensor, op: str) -> None:
@@ -106,6 +120,31 @@ class Collectives(ABC):
         theirs = self._all_to_all(mine, outgoing, incoming)
         self._count(sum(outgoing) - outgoing[self.rank], sum(incoming) - incoming[self.rank])
         return [_unpack(*pair, like) for pair in zip(theirs.split(incoming), arriving, strict=True)]
+
+    def reduce_scatter(self, tensor: Tensor) -> Tensor:
+        """Return this rank's part of the mean of `tensor`, [n], over workers, in its memory.
+
+        The parts are those of `tensor_split`. The content of the other parts is undefined. Every
+        rank receives its part from all ranks and adds them in order of rank, because the
+        reduce-scatter of gloo sends as much as an all-reduce.
+        """
+        parts = tensor.mul_(1 / self.world_size).tensor_split(self.world_size)
+        (first,), *others = self.all_to_all(list(parts), equal=True)
+        mine = parts[self.rank].copy_(first)
+        for (other,) in others:
+            mine.add_(other)
+        return mine
+
+    def all_gather_parts(self, tensor: Tensor) -> Tensor:
+        """Fill `tensor`, [n], with every rank's own part, as `reduce_scatter` left it there."""
+        parts = tensor.tensor_split(self.world_size)
+        sizes = [part.nbytes for part in parts]
+        pieces = self._all_gather_v(parts[self.rank].clone().view(torch.uint8), sizes)
+        after = sizes[(self.rank + 1) % self.world_size]
+        self._count(sum(sizes) - after, sum(sizes) - sizes[self.rank])
+        for part, piece in zip(parts, pieces, strict=True):
+            part.copy_(piece.view(tensor.dtype))
+        return tensor
 
     def _gather(
         self, mine: Tensor, own: list[int], equal: bool, like: tuple[Tensor, ...]

@@ -237,6 +237,7 @@ class ExchangeStats:
     def __post_init__(self) -> None:
         self._sent_before = self.workers.sent_bytes
         self._received_before = self.workers.received_bytes
+        self._inside_before = self.workers.inside_bytes
 
     # Called by the training thread.
 
@@ -302,7 +303,8 @@ class ExchangeStats:
             overlap_window_s=self.compute_end - begin,
             sent_bytes=workers.sent_bytes - self._sent_before,
             received_bytes=workers.received_bytes - self._received_before,
-            dense_bytes=self.dense_bytes,
+            inside_bytes=workers.inside_bytes - self._inside_before,
+            dense_bytes=self.dense_bytes // workers.shards,
             **self.clocks.totals()._asdict(),
             **outcome,
         )

@@ -22,6 +22,7 @@ class Trainers(NamedTuple):
     """Stand-in for collectives that only knows the number of trainers."""
 
     world_size: int
+    shards: int = 1  # all of a gradient is pushed
 
 
 @dataclass
@@ -145,6 +146,7 @@ class Pushing:
             exposed_s=comm_s,
             sent_bytes=sent,
             received_bytes=received,
+            inside_bytes=0,
             dense_bytes=4 * self.entries,
             **self.reduction.outcome() | {"achieved_density": self._pushed / self.entries},
         )

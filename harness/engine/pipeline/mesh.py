@@ -13,14 +13,15 @@ from harness.engine.pipeline.channel import GroupChannel
 ACROSS, ALONG = "dp", "pp"  # the same stage of all pipelines; the stages of one
 
 
-def meshed(stages: int, timeout: timedelta) -> DeviceMesh:
-    """Create the mesh of all ranks, [pipelines, stages]. All ranks call it together.
+def meshed(stages: int, timeout: timedelta, backend: str | None = BETWEEN_CPUS.name) -> DeviceMesh:
+    """Create the mesh of all ranks, [pipelines, stages] or [nodes, workers of a node].
 
-    Groups along a pipeline send between CPUs, whatever the device; see `harness.config.backends`.
+    All ranks call it together. `backend` is that of the rows, None for the run's own. Groups along
+    a pipeline send between CPUs, whatever the device; see `harness.config.backends`.
     """
     ranks = torch.arange(dist.get_world_size()).view(-1, stages)
     across = _own([column.tolist() for column in ranks.T], timeout, None)
-    along = _own([row.tolist() for row in ranks], timeout, BETWEEN_CPUS.name)
+    along = _own([row.tolist() for row in ranks], timeout, backend)
     return DeviceMesh.from_group([across, along], "cpu", ranks, mesh_dim_names=(ACROSS, ALONG))
 
 
@@ -38,9 +39,9 @@ class PacketPipelineGroup:
         return GroupChannel(self.group, stage, name, self.device)
 
 
-def everyone(timeout: timedelta) -> dist.ProcessGroup:
-    """Create the process group of all ranks, on CPUs."""
-    return _own([list(range(dist.get_world_size()))], timeout, BETWEEN_CPUS.name)
+def everyone(timeout: timedelta, backend: str | None = BETWEEN_CPUS.name) -> dist.ProcessGroup:
+    """Create the process group of all ranks, by default on CPUs. None means the run's backend."""
+    return _own([list(range(dist.get_world_size()))], timeout, backend)
 
 
 def _own(lines: list[list[int]], timeout: timedelta, backend: str | None) -> dist.ProcessGroup:

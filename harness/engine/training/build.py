@@ -15,6 +15,7 @@ from harness.config.parallel import Parallel
 from harness.config.run import Run
 from harness.engine.exchange.bucket_lanes import Charge, Exchange
 from harness.engine.exchange.feedback import NoFeedback, Residual
+from harness.engine.exchange.levels import TwoLevelReduction
 from harness.engine.exchange.reduction import AgreeingWorkers, BucketBuffers, Reduction
 from harness.engine.pipeline.device import StageTimes
 from harness.engine.pipeline.operators import before_cuts, cut_in_place, schemes
@@ -38,7 +39,8 @@ def whole_model_loop(run: Run, layout: Parallel, context: RankContext) -> Loop:
     """Return the training loop of a rank that has the whole model, with or without cuts."""
     model = context.once("model", lambda: build_model(run, context))
     shares = context.once("shares", lambda: backward_shares(model, context.data.shape))
-    exchange = exchange_of(run, context, model, shares)
+    kind = TwoLevelReduction if layout.levels > 1 else Reduction
+    exchange = exchange_of(run, context, model, shares, kind)
     pace = pace_of(run, context.clock.dilation)
     course = course_of(run, context, context.rank, run.workers)
     if run.emulation.is_replay:
@@ -120,6 +122,9 @@ def exchange_of(
     `shares` gives each parameter's share of backward. If empty, all gradients are ready at its end.
     """
     reduction = reduction_of(run, context.workers, context.shared, kind)
+    charge = _charge(run, model, reduction.compressor)
+    if charge and isinstance(reduction, TwoLevelReduction):
+        charge = reduction.charged(charge)
     return assembled(
         run,
         reduction,
@@ -128,7 +133,7 @@ def exchange_of(
         make=context.exchange,
         shares=shares,
         is_emulated=run.network.in_process or not run.emulation.is_measured,
-        charge=_charge(run, model, reduction.compressor),
+        charge=charge,
     )
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from compressors.base import Workers
 from controllers.base import Observation
 from harness.config.run import Run
+from harness.engine.exchange.levels import TwoLevelReduction
 from harness.engine.training.gradients import Trained
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.rest import Save, no_checkpoint
@@ -40,8 +41,14 @@ def go_on(
     shared = checkpoint.load(begin.folder, checkpoint.MODEL, context.device)
     model = gradients.model
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    workers: Any = context.workers
     with refusing(begin.folder):
-        load_parts(own["reduction"], stateful, tensors, context.workers)
+        if levels := getattr(workers, "levels", None):  # each worker keeps its shards alone
+            kept = own["reduction"]["slices"]
+            slices = load_state_dict(kept, None, "slices", dict[str, tuple[int, int]])
+            tensors = {name: tensors[name].reshape(-1)[slice(*at)] for name, at in slices.items()}
+            workers = levels.between
+        load_parts(own["reduction"], stateful, tensors, workers)
         weights = dict(model.state_dict())
         for kind in ("model", "anchors", "velocities"):  # the last two are of local steps
             for weight in weights if kind == "model" else shared.get(kind, ()):
@@ -149,4 +156,5 @@ def with_state(exchange: Exchanging) -> dict[str, Any]:
         "controller": reduction.controller,
         "feedback": reduction.feedback,
         **getattr(exchange, "stateful", {}),
+        **({"slices": reduction.slices} if isinstance(reduction, TwoLevelReduction) else {}),
     }

@@ -71,7 +71,7 @@ class StepExchange:
             step=step,
             time_s=end * per_s,
             compute_s=(took.compute_end - began) * per_s,
-            workers=self.exchange.workers.world_size,
+            workers=self.exchange.workers.world_size // self.exchange.workers.shards,
         )
         self.exchange.observe(seen)
         return EndedStep(seen, took, end)

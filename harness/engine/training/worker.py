@@ -17,6 +17,7 @@ from harness.clock import Clock
 from harness.config.backends import backend_for
 from harness.config.run import Run
 from harness.engine.exchange.collectives import Workers
+from harness.engine.exchange.levels import TwoLevelWorkers
 from harness.engine.exchange.processor_waits import ProcessorWaits
 from harness.engine.exchange.stats import CollectivesTable
 from harness.engine.pipeline.channel import GroupChannel, PeerLost
@@ -97,22 +98,27 @@ def build_rank(
     timeout: timedelta,
 ) -> tuple[Loop, list[dist.ProcessGroup]]:
     """Return this rank's loop and its process groups. The first group exchanges gradients."""
-    mesh = meshed(run.parallel.ranks, timeout)
-    across, along = mesh.get_group(ACROSS), mesh.get_group(ALONG)
-    rank, workers = dist.get_rank(), Workers(across, device)
+    if run.parallel.levels > 1:
+        levelled = two_level_workers(run.workers_per_node, device, timeout)
+        workers: Workers = levelled
+        groups = levelled.groups
+    else:
+        mesh = meshed(run.parallel.ranks, timeout)
+        groups = [mesh.get_group(ACROSS), mesh.get_group(ALONG)]
+        workers = Workers(groups[0], device)
+    rank = dist.get_rank()
     together = Machines(clock, barrier_min, gather, local.local_rank(rank), local.local_world_size)
     data = run.dataset
     begin = resumed(run.resume_from)
     context = RankContext(
         run_dir, rank, together.local_rank == 0, clock, workers, device, together, data, begin
     )
-    if along.size() > 1:
-        groups = [across, along, everyone(timeout)]
+    if run.parallel.ranks > 1:
+        groups.append(everyone(timeout))
         context = context._replace(
-            pipeline_group=PacketPipelineGroup(along, device), everyone=Workers(groups[-1])
+            pipeline_group=PacketPipelineGroup(groups[1], device), everyone=Workers(groups[-1])
         )
         return build_loop(run, context), groups
-    groups = [across, along]
     if run.parallel.needs_everyone:
         groups.append(everyone(timeout))
         context = context._replace(
@@ -124,6 +130,15 @@ def build_rank(
     if run.parallel.is_charged:  # other ranks may send while they compute
         workers.processor_waits = loop.waits
     return loop, groups
+
+
+def two_level_workers(
+    workers_per_node: int, device: torch.device, timeout: timedelta
+) -> TwoLevelWorkers:
+    """Return all ranks in two levels, two groups of one mesh of nodes. All ranks must call it."""
+    mesh = meshed(workers_per_node, timeout, backend=None)
+    levels = {"inside": mesh.get_group(ALONG), "between": mesh.get_group(ACROSS)}
+    return TwoLevelWorkers(everyone(timeout, backend=None), device, **levels)
 
 
 def to_rank(group: dist.ProcessGroup, peer: int, device: torch.device) -> GroupChannel:

@@ -86,7 +86,8 @@ def of_run(run: Any) -> Proof:
     audit, ceiling = proof.get("audit") or {}, proof.get("ceiling") or {}
     flows, delivery = proof.get("flows") or [], proof.get("delivery") or {}
     probes = [each["measured_mbit"] / each["expected_mbit"] for each in proof.get("probe") or []]
-    bytes_ratios = _bytes_ratios(proof, run.conditions.get("workers_per_node", 1))
+    sharing = proof.get("sharing") or run.conditions.get("workers_per_node", 1)
+    bytes_ratios = _bytes_ratios(proof, sharing)
     return Proof(
         method=run.method,
         seed=run.seed,
