@@ -19,7 +19,7 @@ FAULTS := tests/test_bad_settings.py tests/test_refused.py tests/test_manifest.p
 	tests/analysis/test_untrusted.py tests/analysis/test_damages.py tests/emulation/test_rendezvous.py tests/emulation/test_outside.py \
 	tests/parameter_server/test_fuzzed.py tests/pipeline/test_faults.py tests/profiles/test_bad_files.py \
 	tests/training/test_crafted_checkpoints.py tests/training/test_state_dict_laws.py \
-	tests/training/test_state_dict.py tests/test_slurm.py $(foreach of,causes clock_step damage faults fooled kills limits locks \
+	tests/training/test_state_dict.py tests/test_slurm.py tests/test_first_hour.py $(foreach of,causes clock_step damage faults fooled kills limits locks \
 	machine_lock signals storage tampered teardown,tests/runner/test_$(of).py)
 
 .PHONY: setup quickstart reproduce test faults check docs lint bench clean

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from harness.records.run_directory import Evaluation, write_json
-from harness.reporting.analysis import load, proof
+from harness.reporting.analysis import figure_catalog, load, proof
 from harness.reporting.figures import theme
 from harness.reporting.figures.styles import style, styles
 from harness.reporting.report import compare, draw, report
@@ -93,6 +93,15 @@ def test_one_method_one_seed_without_baseline(tmp_path, capsys):
     assert "no run without compression counts: the normalised columns are empty" in text
     assert "one seed per method: no intervals" in text
     assert drawn(out) == FIGURES - {"quality_over_time", "throughput"}
+
+
+def test_an_interval_ends_where_its_metric_does(tmp_path):
+    for seed, accuracy in enumerate((0.1, 0.9)):
+        tested = [Evaluation(n, 0.5 * n, "accuracy", accuracy) for n in (1, 2)]
+        rows = [by_hand.step(n, rank) for n in range(2) for rank in range(2)]
+        by_hand.run(tmp_path / f"r/{seed}", by_hand.config("topk_0.1", seed), rows, tested)
+    curve = figure_catalog.quality(compare(load.runs(tmp_path / "r"), None))["topk_0.1"]
+    assert (curve.value == 0.5).all() and (curve.low == 0).all() and (curve.high == 1).all()
 
 
 def test_a_method_has_one_colour_in_all_figures_and_curves_of_a_page(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from harness.config import plain_yaml
+from harness.records.metrics import RANGES
 from harness.reporting.analysis import load, metrics, timeseries
 from harness.reporting.analysis.comparison import Comparison, differences
 from harness.reporting.analysis.decision import compared
@@ -204,12 +205,19 @@ def of_experiment(comparisons: list[Comparison]) -> dict[str, Drawing]:
 
 
 def quality(comparison: Comparison) -> dict[str, pd.DataFrame]:
-    """Return `metrics.curve` of each method over the compared seeds."""
+    """Return `metrics.curve` of each method over the compared seeds.
+
+    Intervals end where the metric does: an accuracy of two seeds is not above 1.
+    """
     metric = comparison.table.metric.iloc[0]
+    ends = RANGES.get(metric)
     found = {}
     for method, runs in compared(comparison.runs).groupby("method"):
         rows = pd.concat([comparison.evaluations[path] for path in runs.path])
-        found[str(method)] = metrics.curve(rows[rows.metric == metric])
+        table = metrics.curve(rows[rows.metric == metric])
+        if ends:
+            table[["low", "high"]] = table[["low", "high"]].clip(ends.low, ends.high)
+        found[str(method)] = table
     return found
 
 
