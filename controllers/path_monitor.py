@@ -7,7 +7,7 @@ product, BDP. The paper names no window. `window` None uses all samples.
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 BBR = "bbr"
 BBR_EXCHANGES, BBR_S = 10, 10.0  # of BBR's maximum and minimum (Cardwell et al., 2016)
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 class PathMonitor:
     """Estimates of the path. All but `shortest_s` need one `update`."""
 
-    window: int | str | None = None  # None: all exchanges; n: the last n; bbr: as BBR does
+    window: Final[int | str | None] = None  # None: all exchanges; n: the last n; bbr: as BBR does
     size_bytes: int = field(default=0, init=False)  # of the last exchange
     ebb: float = field(default=0.0, init=False)  # bytes/s, of the last exchange
     btlbw: float = field(default=0.0, init=False)  # bytes/s, the largest EBB of the window

@@ -37,7 +37,7 @@ BAD: dict[str, str] = {
     "seed=18446744073709551616": "seed must be a whole number in [0, 2^32), got",
     "batch_size=1000000000000": "batch_size must be a whole number in [1, 2^32), got",
     "steps=1.5": "steps must be",
-    "target.value=abc": "target.value must be a finite number or null, got 'abc'",
+    "target.value=abc": "target.value must be a number in [-1e20, 1e20] or null, got 'abc'",
     "optimizer.nesterov=maybe": "optimizer.nesterov must be true or false, got 'maybe'",
     "profile.high=100": "high_mbit is a key of profile=fluctuating, ",
     "profile.period=3": "profile=static has no key 'period'; period_s is a key of profile=square",

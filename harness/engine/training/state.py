@@ -197,7 +197,8 @@ def _loaded_object(kind: Any, kept: Any, fresh: Any, where: str, has_settings: b
     """Set the attributes in `kept` on `fresh`, or on a new dataclass of `kind`; return the object.
 
     Raise BadCheckpoint, naming `where`, for missing or unknown attributes. Also raise it for
-    settings that differ from the configuration, with `has_settings`.
+    attributes annotated Final, and with `has_settings` for settings, that differ from the
+    configuration.
     """
     is_new = not _is_object(fresh)
     kind = kind if is_new else type(fresh)
@@ -218,7 +219,8 @@ def _loaded_object(kind: Any, kept: Any, fresh: Any, where: str, has_settings: b
     for name, value in kept.items():
         place, now = f"{where}.{name}", held.get(name)
         is_setting = has_settings and name in settings and kind.__module__.split(".")[0] in OURS
-        if is_setting and not _is_object(now):
+        is_final = not is_new and get_origin(annotated.get(name)) is Final
+        if (is_setting or is_final) and not _is_object(now):
             if (wanted := state_dict(now)) != value:
                 raise BadCheckpoint(
                     f"{place} is {wanted!r} by the configuration, and {value!r} in the checkpoint: "
