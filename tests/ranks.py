@@ -24,8 +24,10 @@ def run_ranks(size: int, function: Callable[..., Any], *arguments: Any) -> list[
     context = multiprocessing.get_context("fork")
     port = free_port()
     results = context.SimpleQueue()
-    ranks = [context.Process(target=_rank, args=(rank, size, port, function, arguments, results))
-             for rank in range(size)]  # fmt: skip
+    ranks = [
+        context.Process(target=_rank, args=(rank, size, port, function, arguments, results))
+        for rank in range(size)
+    ]
     for process in ranks:
         process.start()
     answers = {}

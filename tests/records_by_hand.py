@@ -100,15 +100,20 @@ def sweep(folder: Path, methods: dict[str, float], seeds: int = 2, steps: int = 
     """
     for method, step_s in methods.items():
         for seed in range(seeds):
-            rows = [step(number, rank, time_s=step_s * (number + 1)) for number in range(steps)
-                    for rank in range(2)]  # fmt: skip
+            rows = [
+                step(number, rank, time_s=step_s * (number + 1))
+                for number in range(steps)
+                for rank in range(2)
+            ]
             evaluations = [
                 Evaluation(steps // 2, step_s * steps / 2, "accuracy", 0.6 + seed / 100),
                 Evaluation(steps, step_s * steps, "accuracy", 0.9 + seed / 100),
             ]
-            links = [LinkSample(time_s, link, rate, rate, 0, 0, 0)
-                     for time_s in (0.0, step_s * steps / 2, step_s * steps)
-                     for link, rate in (("up0", 10.0), ("up1", 5.0))]  # fmt: skip
+            links = [
+                LinkSample(time_s, link, rate, rate, 0, 0, 0)
+                for time_s in (0.0, step_s * steps / 2, step_s * steps)
+                for link, rate in (("up0", 10.0), ("up1", 5.0))
+            ]
             run(folder / f"{method}-{seed}", config(method, seed), rows, evaluations, links)
     return folder
 
@@ -116,8 +121,11 @@ def sweep(folder: Path, methods: dict[str, float], seeds: int = 2, steps: int = 
 def contended(path: Path, method: str = "allreduce", **other: Any) -> Path:
     """A run of four workers on a dumbbell: 10 s at 8 Mbit/s, then 4; 1 MB each s; flows 2..5 s."""
     rates = {second: 8.0 if second <= 10 else 4.0 for second in range(21)}
-    links = [LinkSample(float(s), link, rate, rate, 7 + 10**6 * s, 1000 if s == 3 else 0, 2 * s)
-             for s, rate in rates.items() for link in ("trunk_up", "trunk_down")]  # fmt: skip
+    links = [
+        LinkSample(float(s), link, rate, rate, 7 + 10**6 * s, 1000 if s == 3 else 0, 2 * s)
+        for s, rate in rates.items()
+        for link in ("trunk_up", "trunk_down")
+    ]
     held = {"rate_mbit": 4.0, "netem": [{"delay_us": 10_000, "jitter_us": 2000, "loss": 0.0}]}
     changed = {"rate_mbit": 4.0, "delay_ms": 9.0, "jitter_ms": 1.0, "loss": 0.25, "reorder": 0.0}
     network = {"left": 2, "queue_bytes": 50_000, "congestion_control": "cubic"}

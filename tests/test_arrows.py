@@ -207,9 +207,12 @@ def test_no_files_of_the_harness_import_each_other_in_a_circle():
 def test_a_room_imports_only_those_it_may(room):
     there = {path.relative_to(ROOT).with_suffix("").parts[1] for path in sources("harness")}
     assert {room, *ROOMS[room].split()} <= there
-    wrong = [line for (importer, imported), lines in arrows().items()
-             if importer == room and imported not in ROOMS[room].split()
-             for line in lines]  # fmt: skip
+    wrong = [
+        line
+        for (importer, imported), lines in arrows().items()
+        if importer == room and imported not in ROOMS[room].split()
+        for line in lines
+    ]
     assert not wrong, "\n".join(wrong)
 
 

@@ -60,7 +60,10 @@ FILES = {
     "own_tabs/profile/tabs.yaml": "_target_: profiles.static.Static\n\trate_mbit: 3\n",
     "mine.py": MINE, "badmine.py": "import nosuchpackage\n",
 }  # fmt: skip
-BYTES = {"binary.csv": bytes(range(256)), "own_utf/profile/utf.yaml": b"_target_: \xff\xfe\n"}
+BYTES = {
+    "binary.csv": bytes(range(256)),
+    "own_utf/profile/utf.yaml": b"_target_: \xff\xfe\n",
+}
 AS_PROCESSES = (
     "harness methd=topk", "harness +experiment=nosuch", "report nosuch", "study claims nosuch",
     "advise target.value=90%", "harness draw=true profile=nosuch", "study reproduce nosuch",

@@ -75,8 +75,10 @@ def refused(act, said: str) -> None:
 def test_what_is_no_whole_result_is_refused_and_the_class_is_named(how, feedback):
     made, said = REDUCED[how]
     worker = reduction(Returns(made), feedback())
-    refused(lambda: exchange(worker, 0, LAYOUTS[0], grads(0)),
-            f"test_bad_parts.Returns.reduce().*{said}")  # fmt: skip
+    refused(
+        lambda: exchange(worker, 0, LAYOUTS[0], grads(0)),
+        f"test_bad_parts.Returns.reduce().*{said}",
+    )
 
 
 @pytest.mark.parametrize("count", ["7", 0.5, -1, torch.tensor(3)], ids=repr)
@@ -108,8 +110,10 @@ def test_a_decision_that_is_no_number_is_refused_and_the_controller_is_named(val
         lambda: density_of(Says(value), None), "Says.density() must be a number in (0, 1], got "
     )
     if value != 0:
-        refused(lambda: state_of(Says({"x": value if not isinstance(value, float) else None})),
-                "['x'] must")  # fmt: skip
+        refused(
+            lambda: state_of(Says({"x": value if not isinstance(value, float) else None})),
+            "['x'] must",
+        )
     refused(lambda: horizon_of(Says(value), seen(0)), "Says.horizon() must be a whole number >= 1")
     refused(lambda: state_of(Says(value)), "Says.state() must be a dict of names and numbers, got")
 

@@ -101,9 +101,12 @@ def keys(section: dict, prefix: str = "") -> Iterator[str]:
 def lines(count: int) -> list[tuple[str, ...]]:
     """Command lines with one value in another's place; the same at every call."""
     draw = random.Random(0)
-    every = [(*TINY, *composition, key) for composition in COMPOSITIONS
-             for key in keys(compose([*TINY, *composition])[0].config)
-             if key.partition(".")[0] not in NOT_TRIED]  # fmt: skip
+    every = [
+        (*TINY, *composition, key)
+        for composition in COMPOSITIONS
+        for key in keys(compose([*TINY, *composition])[0].config)
+        if key.partition(".")[0] not in NOT_TRIED
+    ]
     return [(*words, f"{key}={draw.choice(VALUES)}") for *words, key in draw.sample(every, count)]
 
 
@@ -160,8 +163,10 @@ def refused_lines(count: int, seed: int = 0) -> list[tuple[str, ...]]:
         if key.partition(".")[0] not in (*NOT_TRIED, "experiment") and key[-8:] != "_target_"
     ]
     drawn = ((*draw.choice(every), draw.choice(list(NEVER.values()))) for _ in range(count))
-    return [(*TINY, *composition, f"{key}={value.replace('KEY', key)}")
-            for composition, key, value in drawn]  # fmt: skip
+    return [
+        (*TINY, *composition, f"{key}={value.replace('KEY', key)}")
+        for composition, key, value in drawn
+    ]
 
 
 def unrefused(line: tuple[str, ...], folder: Path) -> str:
@@ -200,8 +205,11 @@ def valued(section: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 def written_by_hand(count: int, seed: int = 0) -> list[Words]:
     """Bad command lines as people write them, drawn by `seed`; the bad word comes last."""
-    every = [(composition, key, value) for composition in COMPOSITIONS
-             for key, value in valued(compose([*TINY, *composition])[0].config)]  # fmt: skip
+    every = [
+        (composition, key, value)
+        for composition in COMPOSITIONS
+        for key, value in valued(compose([*TINY, *composition])[0].config)
+    ]
     lines = by_hand(every, seed)
     return [(*TINY, *words) for words in random.Random(seed).sample(lines, min(count, len(lines)))]
 

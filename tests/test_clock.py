@@ -88,8 +88,10 @@ def test_it_goes_on_when_the_last_rank_is_back_every_time():
     for waits_s in ([0.2, 0.0], [0.0, 0.2]):
         clock.pause(clock.now())
         stopped, at = time.monotonic(), clock.now()
-        others = [fork.Process(target=_report_back_later, args=(clock, local_rank, wait_s))
-                  for local_rank, wait_s in enumerate(waits_s, start=1)]  # fmt: skip
+        others = [
+            fork.Process(target=_report_back_later, args=(clock, local_rank, wait_s))
+            for local_rank, wait_s in enumerate(waits_s, start=1)
+        ]
         for other in others:
             other.start()
         clock.report_back(0)

@@ -165,9 +165,11 @@ BREAKS: dict[str, tuple[type, str]] = {  # by the function of a law: who breaks 
     "sides_are_the_operator": (DrawsAMask, "activations differ at batch 0"),
     "can_be_kept": (KeepsAFile, "TypeError"),
 }
-LAWS: dict[str, Law] = {law.holds.__name__: law
-                        for room in (compressors, controllers, profiles, activations)
-                        for law in room.LAWS}  # fmt: skip
+LAWS: dict[str, Law] = {
+    law.holds.__name__: law
+    for room in (compressors, controllers, profiles, activations)
+    for law in room.LAWS
+}
 
 
 def made(kind: type) -> Any:

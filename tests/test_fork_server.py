@@ -17,9 +17,11 @@ from tests.virtual.runs import DETERMINED
 Start = Callable[..., subprocess.Popen]
 VIRTUAL = ("network=simulated", "steps=4", "eval_every=2", *TINY[2:4], *DETERMINED, "report=false")
 SWEEP = ("-m", "seed=0,1", "optimizer.lr=0.1,1e20", *VIRTUAL)
-COMMANDS = {"nothing to report": ["harness.report"],
-            "an option that is none": ["harness", "--nothing"],
-            "a sweep of which half fails": ["harness", *SWEEP]}  # fmt: skip
+COMMANDS = {
+    "nothing to report": ["harness.report"],
+    "an option that is none": ["harness", "--nothing"],
+    "a sweep of which half fails": ["harness", *SWEEP],
+}
 TELLS = """
 import os, sys, tests
 ours = {"harness", "compressors", "tests.fork_server"} & set(sys.modules)

@@ -47,8 +47,10 @@ class Ran(NamedTuple):
 def two_nodes() -> Iterator[Ran]:
     with machines.pair() as hosts, tempfile.TemporaryDirectory() as name:
         inside = ["nsenter", f"--net=/proc/{os.getpid()}/fd/{hosts[1].descriptor}", "--"]
-        nodes = [SlurmNode("n1", free_port(), address(0)),
-                 SlurmNode("n2", free_port(), address(1), inside)]  # fmt: skip
+        nodes = [
+            SlurmNode("n1", free_port(), address(0)),
+            SlurmNode("n2", free_port(), address(1), inside),
+        ]
         with hosts[0].entered(), slurm(nodes, address(0)) as cluster:
             yield Ran(Path(name), cluster, lambda: [machines.state(), entered_state(hosts[1])])
 
@@ -73,8 +75,10 @@ def cancelled(*options: str) -> None:
         before = job.states()
         number = job.cluster.told("sbatch", "--parsable", *job.asked("steps=100000")).strip()
         tables = job.results.glob
-        until(lambda: any(path.read_text().count("\n") > 3 for path in tables("*/*/steps.csv")),
-              "both train")  # fmt: skip
+        until(
+            lambda: any(path.read_text().count("\n") > 3 for path in tables("*/*/steps.csv")),
+            "both train",
+        )
         assert job.states() != before and list(job.folder.glob("ledgers/*.json"))
         job.cluster.told("scancel", *options, number)
         until(lambda: job.is_restored(before), "both are restored")

@@ -42,9 +42,11 @@ def test_the_answer_says_who_is_first_and_who_never_arrives(monkeypatch):
     finals = pd.DataFrame({"method": ["topk"], "final": [0.5]})
     monkeypatch.setattr(quickstart.metrics, "table", lambda runs: finals)
     rates = [16.0, 32.0, 64.0]
-    times = {"all-reduce": pd.DataFrame({"mean_s": [40.0, 20.0, 3.0]}, index=rates),
-             "powersgd": pd.DataFrame({"mean_s": [10.0, 5.0, 4.0]}, index=rates),
-             "topk": pd.DataFrame({"mean_s": [nan] * 3}, index=rates)}  # fmt: skip
+    times = {
+        "all-reduce": pd.DataFrame({"mean_s": [40.0, 20.0, 3.0]}, index=rates),
+        "powersgd": pd.DataFrame({"mean_s": [10.0, 5.0, 4.0]}, index=rates),
+        "topk": pd.DataFrame({"mean_s": [nan] * 3}, index=rates),
+    }
     one = runs(name="allreduce", method="all-reduce")
     lines = quickstart.answer_lines(one, times)
     assert "powersgd" in lines[1] and "4.0 x the first" in lines[2]

@@ -14,8 +14,11 @@ from harness.validation import checked
 
 EXPERIMENTS = choices("experiment")
 STAND_INS = ["dct_fig8a", "dct_fig8c", "dct_hybrid", "dct_table5"]  # of what is not published
-SCALED = [name for name, path in EXPERIMENTS.items()
-          if "${scale}" in path.read_text() and name not in STAND_INS]  # fmt: skip
+SCALED = [
+    name
+    for name, path in EXPERIMENTS.items()
+    if "${scale}" in path.read_text() and name not in STAND_INS
+]
 METHODS = choices("method")
 CUT = {"dct_hybrid": ("parallel=pipeline",)}  # it needs a model in stages
 
@@ -110,8 +113,11 @@ def test_a_frozen_part_is_made_once_for_all_runs_that_describe_it(tmp_path):
     trace = tmp_path / "own.csv"
     trace.write_text("time_s,rate_mbit\n0,10\n5,20\n")
     words = ("network=simulated", "profile=trace", f"profile.path={trace}", "method=topk")
-    one, other, apart = (settings(*words), settings(*words, "seed=1"),
-                         settings(*words, "network.noise=0.25"))  # fmt: skip
+    one, other, apart = (
+        settings(*words),
+        settings(*words, "seed=1"),
+        settings(*words, "network.noise=0.25"),
+    )
     for part in ("network", "profile", "model"):
         assert one.build(part) is other.build(part)
     assert one.build("network").noise != apart.build("network").noise == 0.25

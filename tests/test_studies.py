@@ -92,8 +92,11 @@ def test_a_study_of_another_folder_is_there_where_it_is_asked_for(elsewhere):
 
 
 def test_no_choice_is_told_twice():
-    files = [file.relative_to(folder) for folder in search_path.folders()
-             for file in folder.rglob("*.yaml")]  # fmt: skip
+    files = [
+        file.relative_to(folder)
+        for folder in search_path.folders()
+        for file in folder.rglob("*.yaml")
+    ]
     assert [name for name, count in Counter(files).items() if count > 1] == []
 
 

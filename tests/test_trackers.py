@@ -41,8 +41,11 @@ def expected(run_dir: Path) -> dict[tuple[str, int], float]:
     """What the csv files hold, by name and step."""
     steps = pd.read_csv(run_dir / "steps.csv").drop(columns=["rank", "controller"])
     means = steps.groupby("step").mean()
-    found = {(f"step/{name}", int(step)): float(value) for name in means
-             for step, value in means[name].dropna().items()}  # fmt: skip
+    found = {
+        (f"step/{name}", int(step)): float(value)
+        for name in means
+        for step, value in means[name].dropna().items()
+    }
     for row in pd.read_csv(run_dir / "evaluations.csv").itertuples():
         found[f"evaluation/{row.metric}", int(row.step)] = float(row.value)
     assert {"step/loss", "step/comm_s", "step/density"} <= {name for name, _ in found}
@@ -72,8 +75,11 @@ def test_mlflow_has_what_the_csv_has(written):
     [run] = client.search_runs([client.get_experiment_by_name("adhoc").experiment_id])
     assert run.info.status == "FINISHED" and run.data.tags["gradnet.run_id"] == written.name
     assert run.data.params["controller._target_"] == '"controllers.dc2.DA2"'
-    found = {(name, each.step): each.value for name in run.data.metrics
-             for each in client.get_metric_history(run.info.run_id, name)}  # fmt: skip
+    found = {
+        (name, each.step): each.value
+        for name in run.data.metrics
+        for each in client.get_metric_history(run.info.run_id, name)
+    }
     assert found == pytest.approx(expected(written), rel=1e-12)
 
 

@@ -105,6 +105,10 @@ def test_every_key_of_every_part_has_a_type(group: str) -> None:
 def test_every_key_of_a_run_has_a_type() -> None:
     config = composed()
     own = {key: value for key, value in config.items() if key not in (*GROUPS, *OF_A_COMMAND)}
-    found = [wrong for path in leaves(own) if ".".join(path) not in NAMES
-             for wrong in unrefused(config, path, None)]  # fmt: skip
+    found = [
+        wrong
+        for path in leaves(own)
+        if ".".join(path) not in NAMES
+        for wrong in unrefused(config, path, None)
+    ]
     assert not found, "\n".join(found)

@@ -18,8 +18,11 @@ DA2 = {"_target_": "controllers.dc2.DA2"}
 
 def a_run(folder, name, network, step_s, method="allreduce", density=1.0, status=None, **other):
     """Six steps of `step_s`, at the slower of two ranks."""
-    steps = [by_hand.step(n, rank, time_s=step_s * (n + (1.0 if rank else 0.9)), density=density)
-             for n in range(6) for rank in range(2)]  # fmt: skip
+    steps = [
+        by_hand.step(n, rank, time_s=step_s * (n + (1.0 if rank else 0.9)), density=density)
+        for n in range(6)
+        for rank in range(2)
+    ]
     config = by_hand.config(method, network=network, **other)
     return by_hand.run(folder / name, config, steps, status=status)
 
@@ -100,8 +103,10 @@ def test_summaries_are_of_absolute_errors_and_densities_of_controllers_alone(tmp
 def evaluated(folder, name, network, method, step_s, reached, steps=6):
     """A run whose accuracy is 0.9 from step `reached` on, of a target of 0.8; None: never."""
     rows = [by_hand.step(n, time_s=step_s * (n + 1)) for n in range(steps)]
-    seen = [Evaluation(n, step_s * n, "accuracy", 0.9 if reached and n >= reached else 0.5)
-            for n in range(1, steps + 1)]  # fmt: skip
+    seen = [
+        Evaluation(n, step_s * n, "accuracy", 0.9 if reached and n >= reached else 0.5)
+        for n in range(1, steps + 1)
+    ]
     return by_hand.run(folder / name, by_hand.config(method, network=network), rows, seen)
 
 

@@ -222,8 +222,11 @@ def test_no_damage_ends_a_report(seed, count, whole, tmp_path, monkeypatch, caps
 
 def table(drawn: Counter[str], wrong: dict[str, list[str]]) -> str:
     """Counts of damages by kind, and of reports that went wrong."""
-    rows = [*sorted(drawn.items()), ("all", drawn.total()),
-            *((k, len(v)) for k, v in wrong.items())]  # fmt: skip
+    rows = [
+        *sorted(drawn.items()),
+        ("all", drawn.total()),
+        *((k, len(v)) for k, v in wrong.items()),
+    ]
     return "\n".join(f"{name:22}{count:5}" for name, count in rows)
 
 

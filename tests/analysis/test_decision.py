@@ -113,8 +113,11 @@ def test_the_first_figure_has_the_order_of_the_decision_and_opens_what_is_a_boun
 
 
 def test_the_first_sentence_has_the_winner_its_lead_and_the_interval() -> None:
-    found = decided(rows("allreduce", 20.0, 22.0, 24.0), rows("topk_0.1", 10.0, 11.0, 12.0),
-                    rows("pace", *3 * [NAN]))  # fmt: skip
+    found = decided(
+        rows("allreduce", 20.0, 22.0, 24.0),
+        rows("topk_0.1", 10.0, 11.0, 12.0),
+        rows("pace", *3 * [NAN]),
+    )
     first, *rest = sentences(found)
     _, low, high = metrics.interval(pd.Series([10.0, 11.0, 12.0]))
     assert low < 11 < high

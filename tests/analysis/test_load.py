@@ -123,8 +123,10 @@ def test_conditions_deep_in_a_profile_or_network_tell_settings_apart(tmp_path):
     def contended(rate_mbit, nodes, sites):
         static = {"_target_": "profiles.static.Static", "rate_mbit": rate_mbit}
         straggler = {"_target_": "profiles.by_node.ByNode", "default": static, "nodes": nodes}
-        return {"profile": {"_target_": "profiles.contended.Contended", "of": straggler},
-                "network": {"sites": sites, "site_delays_ms": [[0, 1], [1, 0]]}}  # fmt: skip
+        return {
+            "profile": {"_target_": "profiles.contended.Contended", "of": straggler},
+            "network": {"sites": sites, "site_delays_ms": [[0, 1], [1, 0]]},
+        }
 
     slow = {"_target_": "profiles.square.Square", "high_mbit": 5}
     changed = [(10, {0: slow}, [0, 1]), (10.0, {"0": slow | {"high_mbit": 5.0}}, [0, 1]),
@@ -259,9 +261,11 @@ def test_older_names_of_columns_are_read_as_todays(tmp_path):
 
 
 def test_classes_of_older_runs_are_read_as_todays(tmp_path):
-    sections = {"dataset": "harness.{data}digits.Digits",
-                "network": "harness.{simulate}network.Simulated",
-                "parallel": "harness.{pipeline}Pipeline"}  # fmt: skip
+    sections = {
+        "dataset": "harness.{data}digits.Digits",
+        "network": "harness.{simulate}network.Simulated",
+        "parallel": "harness.{pipeline}Pipeline",
+    }
     older = {"data": "data.", "simulate": "simulate.", "pipeline": "pipeline.layout."}
     todays = {"data": "workloads.data.", "simulate": "virtual.", "pipeline": "config.parallel."}
     for name, places in (("older", older), ("todays", todays)):

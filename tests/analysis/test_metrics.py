@@ -28,15 +28,24 @@ def measured(method: str, seed: int, **known) -> dict:
     """One row of `metrics.RunMetrics`: accuracy 0.9 after 100 s at 50 samples/s."""
     usual = dict.fromkeys([*metrics.RunMetrics._fields, *metrics.MEANS], 0.0)
     usual |= {"dense": method == "allreduce", "overlap": "per_bucket"}
-    usual |= {"method": method, "seed": seed, "network_seed": seed, "metric": "accuracy",
-              "final": 0.9, "time_s": 100.0}  # fmt: skip
+    usual |= {
+        "method": method,
+        "seed": seed,
+        "network_seed": seed,
+        "metric": "accuracy",
+        "final": 0.9,
+        "time_s": 100.0,
+    }
     return {**usual, "diverged": False, "reached": True, "throughput": 50.0, **known}
 
 
 def test_throughput_counts_all_workers_and_leaves_out_two_steps():
     # Ten seconds for each of the first two steps, then 0.5 s: 2 workers x 10 samples / 0.5 s.
-    rows = [by_hand.step(n, rank, time_s=10.0 * (n + 1) if n < 2 else 20 + 0.5 * (n - 1))
-            for n in range(6) for rank in range(2)]  # fmt: skip
+    rows = [
+        by_hand.step(n, rank, time_s=10.0 * (n + 1) if n < 2 else 20 + 0.5 * (n - 1))
+        for n in range(6)
+        for rank in range(2)
+    ]
     assert metrics.throughput(steps_of(*rows)) == pytest.approx(40)
     assert metrics.total_time_s(steps_of(*rows)) == 22
 
@@ -113,8 +122,11 @@ def test_the_best_value_is_told_with_the_first_time_it_was_met():
 
 
 def test_ccr_and_goodput():
-    rows = [by_hand.step(n, rank, comm_s=9.0 if n < 2 else 0.6, received_bytes=125_000)
-            for n in range(10) for rank in range(2)]  # fmt: skip
+    rows = [
+        by_hand.step(n, rank, comm_s=9.0 if n < 2 else 0.6, received_bytes=125_000)
+        for n in range(10)
+        for rank in range(2)
+    ]
     assert metrics.ccr(steps_of(*rows)) == pytest.approx(2)  # 0.6 over 0.3
     assert metrics.goodput_mbit(steps_of(*rows)) == pytest.approx(2)  # 10 Mbit in 5 s
     assert isnan(metrics.ccr(steps_of(*[by_hand.step(n, compute_s=0.0) for n in range(4)])))

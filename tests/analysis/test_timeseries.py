@@ -10,8 +10,11 @@ from tests import records_by_hand as by_hand
 
 
 def steps(count: int = 40, step_s: float = 0.5, **known) -> pd.DataFrame:
-    rows = [by_hand.step(n, rank, time_s=step_s * (n + 1), **known) for n in range(count)
-            for rank in (0, 1)]  # fmt: skip
+    rows = [
+        by_hand.step(n, rank, time_s=step_s * (n + 1), **known)
+        for n in range(count)
+        for rank in (0, 1)
+    ]
     return pd.DataFrame(rows, columns=[*columns.of(Step)])
 
 
@@ -30,8 +33,11 @@ def test_throughput_counts_what_was_done_in_the_window_before():
 
 def test_goodput_is_what_arrived_in_the_window():
     # 1 Mbit arrives at each worker every 0.5 s for 5 s, then nothing.
-    rows = [by_hand.step(n, rank, received_bytes=125_000 if n < 10 else 0) for n in range(20)
-            for rank in range(2)]  # fmt: skip
+    rows = [
+        by_hand.step(n, rank, received_bytes=125_000 if n < 10 else 0)
+        for n in range(20)
+        for rank in range(2)
+    ]
     table = pd.DataFrame(rows, columns=[*columns.of(Step)])
     found = timeseries.goodput(table, window_s=1.0).set_index("time_s")
     assert found.goodput_mbit[1.0] == pytest.approx(2) and found.goodput_mbit[5.0] == pytest.approx(

@@ -73,8 +73,11 @@ def test_scalars_that_cannot_be_counted_are_told() -> None:
 
 def test_a_tag_that_counts_anew_in_every_epoch_is_numbered_on() -> None:
     epochs = [(epoch, step) for epoch in range(4) for step in range(5)]
-    losses = [Scalar("loss", step, 1.0, BEGAN_S + 5 * epoch + step + more) for epoch, step in epochs
-              for more in (0.0, 0.5)]  # fmt: skip
+    losses = [
+        Scalar("loss", step, 1.0, BEGAN_S + 5 * epoch + step + more)
+        for epoch, step in epochs
+        for more in (0.0, 0.5)
+    ]
     scalars = [each if n % 2 else each._replace(tag="lr") for n, each in enumerate(losses)]
     accuracies = [Scalar("accuracy", epoch, 0.5, BEGAN_S + 5 * epoch + 4.9) for epoch in range(4)]
     scalars = sorted(scalars + accuracies, key=lambda each: each.wall_s)

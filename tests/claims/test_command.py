@@ -18,8 +18,10 @@ def call(monkeypatch, *arguments: object) -> int:
 @pytest.fixture
 def folder(tmp_path):
     for method, step_s in {"allreduce": 1.0, "topk_0.001": 0.1, "dc2_da2": 0.2}.items():
-        rows = [by_hand.step(n, time_s=step_s * (n + 1), density=0.2, loss=2 - step_s * n / 10)
-                for n in range(10)]  # fmt: skip
+        rows = [
+            by_hand.step(n, time_s=step_s * (n + 1), density=0.2, loss=2 - step_s * n / 10)
+            for n in range(10)
+        ]
         end = by_hand.Evaluation(10, step_s * 10, "accuracy", 0.9)
         for seed in range(3):
             told = {"experiment": dc2.VGG16, "error_feedback": False, "workers": 8}

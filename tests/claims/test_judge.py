@@ -26,8 +26,11 @@ def paper(decide) -> PaperClaims:
 
 
 def sweep(experiment: str = "sweep", **known) -> list[dict]:
-    return [row(experiment, method, seed, throughput=speed + seed, **known)
-            for method, speed in METHODS.items() for seed in (0, 1, 2)]  # fmt: skip
+    return [
+        row(experiment, method, seed, throughput=speed + seed, **known)
+        for method, speed in METHODS.items()
+        for seed in (0, 1, 2)
+    ]
 
 
 def test_a_verdict_has_its_numbers_and_the_runs_that_were_looked_at():
@@ -134,8 +137,10 @@ def test_runs_that_do_not_decide_are_told_with_their_numbers():
 
 def test_packets_and_virtual_time_are_judged_apart():
     name = "dc2_cifar10_vgg16_dynamic"
-    real = [row(name, "sampled_topk_0.001_no_ef", throughput=100.0, workers=8),
-            row(name, "dc2_da2_no_ef", throughput=50.0, workers=8)]  # fmt: skip
+    real = [
+        row(name, "sampled_topk_0.001_no_ef", throughput=100.0, workers=8),
+        row(name, "dc2_da2_no_ef", throughput=50.0, workers=8),
+    ]
     virtual = [
         row(name, r["method"], setting="virtual", world="virtual", throughput=50.0, workers=8)
         for r in real

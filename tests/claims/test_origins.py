@@ -54,11 +54,20 @@ def test_settings_that_were_read_are_those_of_an_experiment(study):
 
 
 def test_cells_that_something_was_read_from_are_published():
-    published = [cell for study in studies() if (file := study.file("published.csv"))
-                 for cell in csv.DictReader(file.open())]  # fmt: skip
+    published = [
+        cell
+        for study in studies()
+        if (file := study.file("published.csv"))
+        for cell in csv.DictReader(file.open())
+    ]
     given = [cell for each in origins.fitted() for cell in each.cells]
-    given += [cell for paper in papers() for declared in paper.declared for cell in declared.cells
-              if cell != {"id": declared.id}]  # fmt: skip
+    given += [
+        cell
+        for paper in papers()
+        for declared in paper.declared
+        for cell in declared.cells
+        if cell != {"id": declared.id}
+    ]
     assert given
     for cell in given:
         assert any(cell.items() <= each.items() for each in published), cell

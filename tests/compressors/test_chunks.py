@@ -38,8 +38,11 @@ def members(shapes: list[tuple[int, ...]], side: int) -> list[list[int]]:
         elif n:
             columns = n // shape[0]
             h, w = divisor(shape[0]), divisor(columns)
-            found += [[first + (y + r) * columns + x + c for r in range(h) for c in range(w)]
-                      for y in range(0, shape[0], h) for x in range(0, columns, w)]  # fmt: skip
+            found += [
+                [first + (y + r) * columns + x + c for r in range(h) for c in range(w)]
+                for y in range(0, shape[0], h)
+                for x in range(0, columns, w)
+            ]
         first += n
     return found
 

@@ -197,8 +197,10 @@ def test_without_feedback_the_mean_is_of_what_is_not_unsent(size: int) -> None:
     results = train(size, [LATER] * 6, lambda step: 0.4, COVAP, NoFeedback)
     for step in range(6):
         for outcomes in zip(*(worker[step] for worker in results), strict=True):
-            sent = [one.grad if one.reduced.unsent is None else one.grad - one.reduced.unsent
-                    for one in outcomes]  # fmt: skip
+            sent = [
+                one.grad if one.reduced.unsent is None else one.grad - one.reduced.unsent
+                for one in outcomes
+            ]
             for one in outcomes:
                 mean = torch.stack(sent).mean(0)
                 torch.testing.assert_close(one.reduced.mean, mean, rtol=0, atol=1e-5)

@@ -34,8 +34,10 @@ def factor(seed: int, step: int, name: str, length: int, rank: int) -> np.ndarra
 def grads_of(rank: int, step: int) -> dict[str, np.ndarray]:
     flat = gradient(sum(map(prod, SHAPES.values())), 10 * rank + step)
     parts = flat.split([prod(shape) for shape in SHAPES.values()])
-    return {name: part.double().numpy().reshape(MATRICES.get(name, -1))
-            for name, part in zip(SHAPES, parts, strict=True)}  # fmt: skip
+    return {
+        name: part.double().numpy().reshape(MATRICES.get(name, -1))
+        for name, part in zip(SHAPES, parts, strict=True)
+    }
 
 
 class Reference:

@@ -70,8 +70,11 @@ def test_qsgd_is_the_papers(bits: int, norm: str, n: int) -> None:
 @pytest.mark.parametrize("clip", [2.5, 1e9])
 def test_terngrad_is_the_papers(clip: float, layerwise: bool, n: int) -> None:
     sizes = [int(np.prod(shape)) for shape in shapes_of(n).values()] if layerwise else [n]
-    compare(lambda: TernGrad(clip, layerwise, seed=7),
-            lambda grad, rank: terngrad(grad, sizes, clip, rank), n)  # fmt: skip
+    compare(
+        lambda: TernGrad(clip, layerwise, seed=7),
+        lambda grad, rank: terngrad(grad, sizes, clip, rank),
+        n,
+    )
 
 
 def draws(make: Callable[[], Any], grad: Tensor) -> np.ndarray:

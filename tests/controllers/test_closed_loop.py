@@ -89,6 +89,8 @@ def test_no_fixed_density_is_much_better_than_pace(kind: str, ccr: float) -> Non
 def test_an_overlap_window_is_a_better_budget_than_compute(ccr: float) -> None:
     """Half of Pace's lead over Kimad: counting only the time that costs nothing."""
     profile = network("fluctuating", ccr, seed=0)
-    whole, free = (seconds_per_progress(Kimad(budget=budget), profile, seed=0, progress=100)
-                   for budget in ("compute", "hiding"))  # fmt: skip
+    whole, free = (
+        seconds_per_progress(Kimad(budget=budget), profile, seed=0, progress=100)
+        for budget in ("compute", "hiding")
+    )
     assert free < 0.95 * whole

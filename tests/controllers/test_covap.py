@@ -42,8 +42,12 @@ def follow(
             last = None
             if step:
                 density = densities[-1]
-                last = seen(step - 1, density=density, comm_s=comm_s(step - 1, density),
-                            backward_s=comp_s(step - 1, rank))  # fmt: skip
+                last = seen(
+                    step - 1,
+                    density=density,
+                    comm_s=comm_s(step - 1, density),
+                    backward_s=comp_s(step - 1, rank),
+                )
             chosen.append(controller.density(last))
         densities.append(agree(chosen))
     return densities
@@ -51,9 +55,12 @@ def follow(
 
 def test_it_profiles_one_dense_exchange_after_two_and_keeps_to_the_interval() -> None:
     """What it profiles is the third exchange: the others take ten times as long."""
-    densities = follow([COVAP()], 12,
-                       lambda step, density: (0.842 if step == 2 else 8.42) * density,
-                       lambda step, rank: 0.210)  # fmt: skip
+    densities = follow(
+        [COVAP()],
+        12,
+        lambda step, density: (0.842 if step == 2 else 8.42) * density,
+        lambda step, rank: 0.210,
+    )
     assert densities[:3] == [1.0, 1.0, 1.0]
     assert densities[3] == pytest.approx(210 / 842)
     assert densities[4:] == [0.25] * 8

@@ -110,16 +110,22 @@ def test_every_source_goes_with_every_method(recording: Path, method: str) -> No
 
 
 def test_another_profile_than_that_of_the_network_can_be_fed() -> None:
-    found = settings("method=dc2_da2", "+controller/delay_source=other_profile",
-                     "profile@controller.delay_source.profile=square")  # fmt: skip
+    found = settings(
+        "method=dc2_da2",
+        "+controller/delay_source=other_profile",
+        "profile@controller.delay_source.profile=square",
+    )
     assert found.build("profile") != found.build("controller").delay_source.profile
     fed = found["controller.delay_source.profile._target_"]
     assert fed == "profiles.square.Square"
 
 
 def test_what_is_in_the_recording_decides_the_run(recording: Path) -> None:
-    overrides = ("method=dc2_da2", "+controller/delay_source=recorded",
-                 f"controller.delay_source.path={recording}")  # fmt: skip
+    overrides = (
+        "method=dc2_da2",
+        "+controller/delay_source=recorded",
+        f"controller.delay_source.path={recording}",
+    )
     recording.write_text("comm_s\n1\n")
     before = settings(*overrides).run_dir().name
     recording.write_text("comm_s\n2\n")

@@ -64,8 +64,10 @@ def learned(past: list[Observation]) -> dict[str, float]:
             w = share if fitted == 0 else 0.9 * w + 0.1 * share
             fitted += 1
     sparse = [one for one in past if one.density < 1][-8:]
-    bytes_, densities = (sum(one.received_bytes for one in sparse),
-                         sum(one.density for one in sparse))  # fmt: skip
+    bytes_, densities = (
+        sum(one.received_bytes for one in sparse),
+        sum(one.density for one in sparse),
+    )
     slopes = []
     thin = [one for one in past if one.density < 1]
     for one, two in zip(thin, thin[1:], strict=False):

@@ -105,8 +105,10 @@ def test_same_seed_same_batches_whatever_ran_before(data):
     first = take(data, seed=5)
     torch.manual_seed(99)
     torch.rand(7)
-    assert all(torch.equal(x, u) and torch.equal(y, v)
-               for (x, y), (u, v) in zip(first, take(data, seed=5), strict=True))  # fmt: skip
+    assert all(
+        torch.equal(x, u) and torch.equal(y, v)
+        for (x, y), (u, v) in zip(first, take(data, seed=5), strict=True)
+    )
     same = [torch.equal(x, u) for (x, _), (u, _) in zip(first, take(data, seed=6), strict=True)]
     assert all(same) == data.train().in_order  # a text is read as it is
 

@@ -151,9 +151,13 @@ def test_shifted_digits_are_digits_moved_by_a_pixel_with_background_moved_in():
     images, labels = next(moved.stream(plan))
     assert torch.equal(labels, plain.labels[:64])
     padded = torch.nn.functional.pad(plain.images[:64], (1,) * 4, value=float(plain.images.min()))
-    found = {(down, right) for down in range(3) for right in range(3)
-             for image, around in zip(images, padded, strict=True)
-             if torch.equal(image, around[:, down : down + 8, right : right + 8])}  # fmt: skip
+    found = {
+        (down, right)
+        for down in range(3)
+        for right in range(3)
+        for image, around in zip(images, padded, strict=True)
+        if torch.equal(image, around[:, down : down + 8, right : right + 8])
+    }
     assert len(found) == 9
     labels = ShiftedDigits().test().labels
     assert (len(labels), len(labels.unique())) == (1440, 10)

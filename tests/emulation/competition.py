@@ -27,8 +27,10 @@ class Competition:
     ) -> None:
         self.network, self.folder, self._run_dir = network, folder / "contention", folder
         sender = network.nodes[0].namespace
-        pairs = [CompetingPath(f"to{k}", sender, network.nodes[k].namespace, network.addresses[k])
-                 for k in receivers]  # fmt: skip
+        pairs = [
+            CompetingPath(f"to{k}", sender, network.nodes[k].namespace, network.addresses[k])
+            for k in receivers
+        ]
         self._pairs = len(pairs)
         began = time.monotonic()
         self.contention = Contention(
@@ -63,8 +65,11 @@ def competing(receivers: Sequence[int] = (1,), control: str | None = None) -> It
 
 def processes(name: str) -> list[int]:
     """Ids of all `name` that there are in this pid namespace, ended and not collected ones too."""
-    return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/comm")
-            if path.read_text().strip() == name]  # fmt: skip
+    return [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/comm")
+        if path.read_text().strip() == name
+    ]
 
 
 def role(pid: int) -> str:

@@ -132,6 +132,8 @@ def flow(sender: End, receiver: End, seconds: float) -> Flow:
         info = here.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
         here.shutdown(socket.SHUT_WR)
         thread.join()
-    segments, again = (struct.unpack_from("I", info, offset)[0]
-                       for offset in (_TCP_INFO_SEGMENTS, _TCP_INFO_RETRANSMITS))  # fmt: skip
+    segments, again = (
+        struct.unpack_from("I", info, offset)[0]
+        for offset in (_TCP_INFO_SEGMENTS, _TCP_INFO_RETRANSMITS)
+    )
     return Flow(rate_mbit, segments, again)

@@ -40,8 +40,10 @@ def test_flows_share_a_link_with_another_and_fill_it_together() -> None:
         shared = rate_mbit(here.network, 2, 4.0)
         took_s = time.monotonic() - began
         after = here.network.counters()["down1"].bytes, here.network.counters()["up0"].bytes
-        total, theirs = ((now - then) * PAYLOAD_SHARE / 125_000 / took_s
-                         for then, now in zip(before, after, strict=True))  # fmt: skip
+        total, theirs = (
+            (now - then) * PAYLOAD_SHARE / 125_000 / took_s
+            for then, now in zip(before, after, strict=True)
+        )
         assert shared < 0.7 * alone, (shared, alone)
         assert 0.95 <= total / payload_mbit <= 1.05, (total, theirs, shared)
         assert 0.95 <= (theirs + shared) / payload_mbit <= 1.05, (theirs, shared)

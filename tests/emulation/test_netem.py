@@ -129,8 +129,11 @@ def test_a_change_of_the_delay_under_way_loses_nothing() -> None:
 @virtual
 def test_what_somebody_did_to_a_delay_is_noticed() -> None:
     with Star().up(2, Flat(100.0, delay_ms=5.0, loss=0.01), 1.0) as network:
-        ours = [qdisc["index"] for qdisc in network._ip.get_qdiscs()
-                if qdisc.get_attr("TCA_KIND") == "netem"]  # fmt: skip
+        ours = [
+            qdisc["index"]
+            for qdisc in network._ip.get_qdiscs()
+            if qdisc.get_attr("TCA_KIND") == "netem"
+        ]
         assert len(ours) == 4, ours
         network._ip.tc("change", "netem", ours[0], impairments.HANDLE, delay=5000)
         network._ip.tc("del", "netem", ours[3], impairments.HANDLE)

@@ -18,8 +18,11 @@ from tests.ranks import run_ranks
 
 WORKERS, STEPS, DENSITY = 2, 5, 0.1
 SHAPES = [{"a": (40, 30), "b": (30,)}, {"c": (7,)}, {"d": (64, 64)}, {"e": (20, 50), "f": (1,)}]
-WAYS = {"one by one": Lanes(on_device=False, waits=True), "one ahead": Lanes(on_device=False),
-        "all ahead": Lanes()}  # fmt: skip
+WAYS = {
+    "one by one": Lanes(on_device=False, waits=True),
+    "one ahead": Lanes(on_device=False),
+    "all ahead": Lanes(),
+}
 
 
 class Bucket(NamedTuple):

@@ -237,8 +237,10 @@ def _conserve():
         for name, parameter in model.named_parameters():
             total[name] += parameter.grad
     kept = feedback.by_parameter()
-    errors = [(sent[name].flatten() + kept[name] - total[name].flatten()).abs().max().item()
-              for name in total]  # fmt: skip
+    errors = [
+        (sent[name].flatten() + kept[name] - total[name].flatten()).abs().max().item()
+        for name in total
+    ]
     return max(errors), max(t.abs().max().item() for t in total.values()), len(layouts)
 
 

@@ -24,8 +24,12 @@ from harness.engine.exchange.stats import LaneSpan
 from harness.virtual.lanes import LaneOp, Layout, Work
 from tests.ranks import run_ranks
 
-LANES = [Lanes(on_device, waits, interference) for on_device in (True, False)
-         for waits in (True, False) for interference in (1.0, 1.5)]  # fmt: skip
+LANES = [
+    Lanes(on_device, waits, interference)
+    for on_device in (True, False)
+    for waits in (True, False)
+    for interference in (1.0, 1.5)
+]
 
 
 class Instant(threading.local):
@@ -120,8 +124,10 @@ class Case:
             told = [elements * self.element_s * each / sum(self.phases) for each in self.phases]
             acts = []
             for length in lengths:
-                acts += [LaneOp(told.pop(0) if told else 0.0),
-                         LaneOp(0.0, (("all_reduce", length),))]  # fmt: skip
+                acts += [
+                    LaneOp(told.pop(0) if told else 0.0),
+                    LaneOp(0.0, (("all_reduce", length),)),
+                ]
             buckets.append([*acts, LaneOp(sum(told))])
         opening = [LaneOp(0.0, (("all_reduce", length),)) for length in self.opening]
         parts_s = [share * self.backward_s for share in self.shares]

@@ -75,8 +75,10 @@ def exchange(
 
 
 def grads(step: int) -> dict[str, Tensor]:
-    return {name: gradient(torch.Size(shape).numel(), 10 * step + number).view(shape)
-            for number, (name, shape) in enumerate(SIZES.items())}  # fmt: skip
+    return {
+        name: gradient(torch.Size(shape).numel(), 10 * step + number).view(shape)
+        for number, (name, shape) in enumerate(SIZES.items())
+    }
 
 
 def flat(parts: dict[str, Tensor]) -> Tensor:

@@ -61,8 +61,10 @@ def test_methods_come_in_the_published_order(found):
 
 
 def test_predictions_do_not_look_at_what_they_predict(cells, found):
-    changed = [row.cell._replace(value=7.0, text="7") if row.standing != "input" else row.cell
-               for row in found]  # fmt: skip
+    changed = [
+        row.cell._replace(value=7.0, text="7") if row.standing != "input" else row.cell
+        for row in found
+    ]
     others = [cell for cell in cells if cell not in {row.cell for row in found}]
     again = {row.cell[:8]: row.predicted for row in assess([*changed, *others])}
     for row in found:
@@ -96,7 +98,11 @@ def test_a_latency_between_three_cells(found):
     )
     per_byte_s = 2 * 31 / 32 / (cluster.efficiency * cluster.rate_mbit * 125_000)
     dense = 0.169
-    left = [(0.243 - dense) / 160, (0.0559 - tiny * per_byte_s) / 161, 0.0023 - tiny * per_byte_s]
+    left = [
+        (0.243 - dense) / 160,
+        (0.0559 - tiny * per_byte_s) / 161,
+        0.0023 - tiny * per_byte_s,
+    ]
     latency_s = (left[0] * left[1] * left[2]) ** (1 / 3)
     assert 62 * bed["alpha_s"] == pytest.approx(latency_s, rel=0.02)
     errors = [

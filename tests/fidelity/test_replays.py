@@ -87,8 +87,10 @@ def test_acp_sgds_figure_4_has_the_times_and_the_order_of_its_table_3():
     """
     published = {"allreduce": 266, "powersgd_packed": 302, "powersgd": 286, "acp_sgd": 248}
     own = {"powersgd": ["compressor.vectors_apart=true"]}  # the hook's
-    found = {name: step_ms("+experiment=acp_fig4", f"method={name}", *own.get(name, []))
-             for name in published}  # fmt: skip
+    found = {
+        name: step_ms("+experiment=acp_fig4", f"method={name}", *own.get(name, []))
+        for name in published
+    }
     for name, ms in published.items():
         assert found[name] == pytest.approx(ms, rel=NEAR), name
     assert found["acp_sgd"] < found["allreduce"] < min(found["powersgd"], found["powersgd_packed"])

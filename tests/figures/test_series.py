@@ -17,8 +17,10 @@ BENEATH = (series.density_time, series.throughput_time)
 
 def given(column: str, methods=METHODS) -> dict[str, pd.DataFrame]:
     time_s = np.arange(1.0, 31.0)
-    return {method: pd.DataFrame({"time_s": time_s, column: 0.1 + np.sin(time_s + place) ** 2})
-            for place, method in enumerate(methods)}  # fmt: skip
+    return {
+        method: pd.DataFrame({"time_s": time_s, column: 0.1 + np.sin(time_s + place) ** 2})
+        for place, method in enumerate(methods)
+    }
 
 
 def lines(axes) -> dict[str, list]:
@@ -57,8 +59,11 @@ def test_an_axis_that_ends_before_the_slowest_method_says_so():
 
 
 def test_many_methods_are_in_several_panels_above_one_rate():
-    names = ["allreduce", *(f"topk_0.{n}" for n in range(1, 8)),
-             *(f"randomk_0.{n}" for n in (1, 2))]  # fmt: skip
+    names = [
+        "allreduce",
+        *(f"topk_0.{n}" for n in range(1, 8)),
+        *(f"randomk_0.{n}" for n in (1, 2)),
+    ]
     upper, middle, rate = series.throughput_time(given("throughput", names), RATE).axes
     assert set(lines(upper)) | set(lines(middle)) == set(names)
     assert upper.get_ylim() == middle.get_ylim() and "Mbit/s" in rate.get_ylabel()
@@ -98,8 +103,10 @@ def test_without_numbers_there_is_no_figure(draw):
 
 def test_the_same_figure_is_the_same_file(tmp_path):
     figures = [series.density_time(given("density"), title="once more") for _ in range(2)]
-    first, again = (theme.save(figure, OutputFolder(tmp_path), f"{at}", pdf=True)
-                    for at, figure in enumerate(figures))  # fmt: skip
+    first, again = (
+        theme.save(figure, OutputFolder(tmp_path), f"{at}", pdf=True)
+        for at, figure in enumerate(figures)
+    )
     assert [path.suffix for path in first] == [".svg", ".pdf"]
     for one, other in zip(first, again, strict=True):
         assert one.read_bytes() == other.read_bytes()

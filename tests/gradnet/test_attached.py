@@ -142,8 +142,11 @@ def in_both(folder: Path) -> tuple[list[float], list[float], Observation, Observ
     found = trained(model, batches(dist.get_rank()))
     handle.close()
 
-    workers, clock, whole = (Workers(dist.new_group(backend="gloo"), found.device), Clock(),
-                             a_model())  # fmt: skip
+    workers, clock, whole = (
+        Workers(dist.new_group(backend="gloo"), found.device),
+        Clock(),
+        a_model(),
+    )
     names = {id(each): name for name, each in whole.named_parameters()}
     exchange = Exchange(reduction_of(handle.run, workers), workers, clock, names, shares={})
     gradients = InALoop(Distributed(whole, exchange, 25), exchange)

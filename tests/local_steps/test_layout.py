@@ -58,8 +58,10 @@ def test_every_tensor_is_of_one_fragment_whole_layers_of_each(count, pattern):
 
 def test_neighbours_share_a_fragment_or_every_other_layer_does():
     model = nn.Sequential(*(nn.Linear(4, 4, bias=False) for _ in range(6)))
-    places = {pattern: [sorted(each.parameters) for each in fragments_of(model, 2, pattern)]
-              for pattern in ("strided", "sequential")}  # fmt: skip
+    places = {
+        pattern: [sorted(each.parameters) for each in fragments_of(model, 2, pattern)]
+        for pattern in ("strided", "sequential")
+    }
     assert places["strided"] == [[f"{n}.weight" for n in (0, 2, 4)],
                                  [f"{n}.weight" for n in (1, 3, 5)]]  # fmt: skip
     assert places["sequential"] == [[f"{n}.weight" for n in (0, 1, 2)],
@@ -91,8 +93,10 @@ def test_a_fragment_is_sent_and_lands_once_a_round_before_the_next_is_sent(h, fr
             rounds.begin(step + 1)
     assert rounds.number == 5 and under == 0
     assert sent[:fragments] == landed[:fragments] == [(0, each) for each in range(fragments)]
-    expected = [(2 + turn * h // fragments - 1, (turn - 1) % fragments)
-                for turn in range(1, 3 * fragments + 1)]  # fmt: skip
+    expected = [
+        (2 + turn * h // fragments - 1, (turn - 1) % fragments)
+        for turn in range(1, 3 * fragments + 1)
+    ]
     assert landed[2 * fragments :] == expected
     assert sent[2 * fragments :] == [(step - lag, each) for step, each in expected]
 

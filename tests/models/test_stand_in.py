@@ -24,8 +24,10 @@ ALONE = ("dct_dlrm", "dct_translation")  # of one worker: no gradient is exchang
 STAND_INS = [name for name in WORKLOADS if name not in ALONE]
 MODELS = [name for name in choices("model") if "_as_" in name]
 OF_TEXT = {"bert_as_bert_cn": "covap_bert_text", "gpt_as_gpt2": "covap_gpt2_text"}  # workloads
-DATA = dict.fromkeys(OF_TEXT, "pydoc") | {"bert_as_bert_cn": "passages",
-                                          "lstm_as_lstm_ptb": "pydoc"}  # fmt: skip
+DATA = dict.fromkeys(OF_TEXT, "pydoc") | {
+    "bert_as_bert_cn": "passages",
+    "lstm_as_lstm_ptb": "pydoc",
+}
 REPLAYED = ("network=simulated", "emulation.compute=replay", "network.alike=true")
 
 

@@ -16,9 +16,15 @@ from tests.test_settings import settings
 
 IMAGES = ("digits", "cifar10", "cifar100", "imagenet", "synthetic", "glyphs", "shifted_digits")
 OF = {"dlrm": ("clicks", "criteo"), "lstm_ptb": ("ptb", "pydoc", "stdlib")}
-OF |= {"gpt": OF["lstm_ptb"], "gpt_as_gpt2": OF["lstm_ptb"], "lstm": OF["lstm_ptb"],
-       "lstm_as_lstm_ptb": OF["lstm_ptb"], "vgg16": IMAGES[1:6], "vgg16_cifar": IMAGES[1:6],
-       "vgg19": IMAGES[1:6]}  # fmt: skip
+OF |= {
+    "gpt": OF["lstm_ptb"],
+    "gpt_as_gpt2": OF["lstm_ptb"],
+    "lstm": OF["lstm_ptb"],
+    "lstm_as_lstm_ptb": OF["lstm_ptb"],
+    "vgg16": IMAGES[1:6],
+    "vgg16_cifar": IMAGES[1:6],
+    "vgg19": IMAGES[1:6],
+}
 OF |= dict.fromkeys(("transformer_small", "transformer_iwslt"), ("catalogues", "iwslt14_de_en"))
 OF |= dict.fromkeys(("text_conv", "bert_as_bert_cn"), ("passages",))
 OF |= dict.fromkeys(("bert_base", "bert_large", "bert_cn", "gpt2"), ())  # of replays alone

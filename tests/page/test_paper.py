@@ -12,8 +12,10 @@ from tests import records_by_hand as by_hand
 
 EXPERIMENTS = ["by_hand", "trunk", "twins"]
 PAPER = Paper("own", "A paper & its runs", "dc2", EXPERIMENTS, [Sweep(["seed=0"])])
-TWINS = {"real": {"_target_": "harness.emulation.star.Star"},
-         "virtual": {"_target_": "harness.virtual.network.Simulated"}}  # fmt: skip
+TWINS = {
+    "real": {"_target_": "harness.emulation.star.Star"},
+    "virtual": {"_target_": "harness.virtual.network.Simulated"},
+}
 
 
 @pytest.fixture(scope="module")

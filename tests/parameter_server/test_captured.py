@@ -74,8 +74,12 @@ def among_workers(name: str, bucket_mb: float) -> list[torch.Tensor]:
 
 def at_a_server(name: str, bucket_mb: float) -> list[torch.Tensor]:
     """The same, by pushes, each of which has been a layout and tensors."""
-    server = ServerModel(model=model(), update=lambda version: None, compressor=compressor(name),
-                         bucket_mb=bucket_mb)  # fmt: skip
+    server = ServerModel(
+        model=model(),
+        update=lambda version: None,
+        compressor=compressor(name),
+        bucket_mb=bucket_mb,
+    )
     trainers = []
     for rank in range(WORKERS):
         captured = Captured(rank, WORKERS, alone)

@@ -42,9 +42,11 @@ def message(numbers: list[float]) -> bytes:
 
 
 MESSAGES = st.lists(NUMBER, min_size=NUMBERS, max_size=NUMBERS).map(message)
-OF_A_KIND = st.builds(lambda kind, rest: message([float(kind), *rest]),
-                      st.integers(0, len(KINDS) - 1),
-                      st.lists(NUMBER, min_size=NUMBERS - 1, max_size=NUMBERS - 1))  # fmt: skip
+OF_A_KIND = st.builds(
+    lambda kind, rest: message([float(kind), *rest]),
+    st.integers(0, len(KINDS) - 1),
+    st.lists(NUMBER, min_size=NUMBERS - 1, max_size=NUMBERS - 1),
+)
 GREETING = st.builds(
     lambda rank, thread, entries: message([0.0, rank, thread, entries, 0, 0, 0, 0]),
     st.sampled_from([0.0, 1.0]),

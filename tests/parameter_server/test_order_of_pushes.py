@@ -23,8 +23,10 @@ from tests.virtual.runs import DETERMINED, simulated, weights
 
 ASYNC = ("parallel=server", "model=mlp", "workers=3", "steps=6", "eval_every=100")
 SLOW = ("profile=straggler", "profile.nodes.0.rate_mbit=20")  # node 0
-METHODS = {"dense": (*ASYNC, "parallel.mode=async"),
-           "sparse": (*ASYNC, "method=dct_ps_async", "parallel.drain_period=20")}  # fmt: skip
+METHODS = {
+    "dense": (*ASYNC, "parallel.mode=async"),
+    "sparse": (*ASYNC, "method=dct_ps_async", "parallel.drain_period=20"),
+}
 ORDER = ["version", "rank", "step", "pulled_version"]
 OF_A_STEP = ["rank", "step", "loss", "samples", "sent_bytes", "received_bytes", "achieved_density"]
 

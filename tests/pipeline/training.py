@@ -64,8 +64,10 @@ def train(
     Digits().train()
     ranks = run_ranks(workers, _train_all, list(prepared.values()))
     by_run = zip(*ranks, strict=True)
-    return {name: _left(run, list(drifted), saved is None or name in saved)
-            for (name, run), drifted in zip(prepared.items(), by_run, strict=True)}  # fmt: skip
+    return {
+        name: _left(run, list(drifted), saved is None or name in saved)
+        for (name, run), drifted in zip(prepared.items(), by_run, strict=True)
+    }
 
 
 def _left(run: _Run, drifted: list[bool], saved: bool) -> Trained:

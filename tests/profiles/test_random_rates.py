@@ -129,8 +129,10 @@ def test_ornstein_uhlenbeck_forgets_alike_on_every_grid(step_s: float) -> None:
     series = [[profile.mbit(10.0 * look, node) for look in range(100)] for node in range(100)]
     for lag in (1, 2, 6):
         expected = math.exp(-lag * 10 / 20)
-        found = correlation([rate for rates in series for rate in rates[:-lag]],
-                            [rate for rates in series for rate in rates[lag:]])  # fmt: skip
+        found = correlation(
+            [rate for rates in series for rate in rates[:-lag]],
+            [rate for rates in series for rate in rates[lag:]],
+        )
         assert found == pytest.approx(expected, abs=4 * standard_error(lag, 100 * (100 - lag)))
 
 

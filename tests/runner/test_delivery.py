@@ -17,8 +17,10 @@ LINKS = ("up0", "down0", "up1", "down1")
 
 def told(*plan: tuple[float, float], links=LINKS):
     """Events of a plan that gives all `links` these rates at these times."""
-    return [{"event": "conditions", "planned_s": at, "links": {n: {"rate_mbit": r} for n in links}}
-            for at, r in plan]  # fmt: skip
+    return [
+        {"event": "conditions", "planned_s": at, "links": {n: {"rate_mbit": r} for n in links}}
+        for at, r in plan
+    ]
 
 
 STATIC = told((0.0, RATE_MBIT))
@@ -46,8 +48,10 @@ def collectives(
 def sampled(carried, links=LINKS, every_s=0.25):
     """Rows of links.csv where `carried(time_s)` bytes have passed each link."""
     times = np.arange(0, STEPS * STEP_S + every_s / 2, every_s)
-    return {n: [{"time_s": repr(float(t)), "bytes": str(round(carried(t)))} for t in times]
-            for n in links}  # fmt: skip
+    return {
+        n: [{"time_s": repr(float(t)), "bytes": str(round(carried(t)))} for t in times]
+        for n in links
+    }
 
 
 def busy(time_s: float, share=1.0) -> float:

@@ -122,8 +122,10 @@ def test_the_same_seed_gives_the_same_weights(trained, tmp_path):
     done = harness(*overrides, results=tmp_path)
     [again] = runs(tmp_path)
     assert worked(done, again), done.stdout + done.stderr
-    first, second = (torch.load(run / "checkpoint" / "model.pt", weights_only=True)["model"]
-                     for run in (trained, again))  # fmt: skip
+    first, second = (
+        torch.load(run / "checkpoint" / "model.pt", weights_only=True)["model"]
+        for run in (trained, again)
+    )
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
 
@@ -137,8 +139,10 @@ def test_a_checkpoint_is_what_the_next_run_starts_from(trained, tmp_path):
     done = harness(*overrides, *standing_still, results=tmp_path)
     [again] = runs(tmp_path)
     assert worked(done, again), done.stdout + done.stderr
-    first, second = (torch.load(path, weights_only=True)["model"]
-                     for path in (saved, again / "checkpoint" / "model.pt"))  # fmt: skip
+    first, second = (
+        torch.load(path, weights_only=True)["model"]
+        for path in (saved, again / "checkpoint" / "model.pt")
+    )
     assert all(torch.equal(value, second[name]) for name, value in first.items())
 
 

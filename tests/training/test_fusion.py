@@ -94,8 +94,10 @@ def test_fused_or_not_the_same_values_are_added_up(tmp_path, workers, more):
     is."""
     ranks = workers * (2 if more else 1)
     asked = (*[a for a in RUN if not more or ".width" not in a], f"workers={ranks}", *more)
-    own, other = (simulated(tmp_path / how, *asked, *DETERMINED, f"fusion={how}")
-                  for how in ("compressed", "uncompressed"))  # fmt: skip
+    own, other = (
+        simulated(tmp_path / how, *asked, *DETERMINED, f"fusion={how}")
+        for how in ("compressed", "uncompressed")
+    )
     expected = weights(other)
     for name, value in weights(own).items():
         if workers == 2:

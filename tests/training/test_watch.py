@@ -113,8 +113,10 @@ def test_a_watched_run_is_the_run_that_was_not_watched(tmp_path) -> None:
 def test_several_workers_each_look_at_what_they_compute_themselves(tmp_path) -> None:
     """In virtual time they share a model."""
     asked = (*RUN, *WATCH, "workers=3", "batch_size=8")
-    ours, theirs = (simulated(tmp_path / "ours", *asked, *DETERMINED),
-                    over_gloo(tmp_path / "theirs", *asked))  # fmt: skip
+    ours, theirs = (
+        simulated(tmp_path / "ours", *asked, *DETERMINED),
+        over_gloo(tmp_path / "theirs", *asked),
+    )
     mine, real = (sorted((run / "watched.csv").read_text().splitlines()) for run in (ours, theirs))
     assert mine == real and load.watched(ours)["rank"].nunique() == 3
 

@@ -95,8 +95,10 @@ class Telling(nn.Linear):
 def shares_of(model: nn.Module) -> list[Share]:
     named = dict(model.named_parameters())
     rows = torch.Generator().manual_seed(3)
-    return [Share(torch.randn(5, 4, generator=rows), torch.arange(5) % 3, Buckets(named, 25.0))
-            for _ in range(3)]  # fmt: skip
+    return [
+        Share(torch.randn(5, 4, generator=rows), torch.arange(5) % 3, Buckets(named, 25.0))
+        for _ in range(3)
+    ]
 
 
 @pytest.mark.parametrize("kind", [Drawing, Telling])

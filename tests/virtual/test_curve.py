@@ -295,8 +295,10 @@ def test_what_a_foreign_curve_says_is_data(results, capsys):
 
 
 def test_a_sweep_trains_once_and_says_so(tmp_path: Path) -> None:
-    asked = [settings_of(*SCENE, "steps=2", f"results={tmp_path}", f"profile.rate_mbit={rate}")
-             for rate in (10, 20, 30)]  # fmt: skip
+    asked = [
+        settings_of(*SCENE, "steps=2", f"results={tmp_path}", f"profile.rate_mbit={rate}")
+        for rate in (10, 20, 30)
+    ]
     first, *others = (runner.perform(each) for each in asked)
     assert curve_of(first.run_dir) is None
     trained = str(first.run_dir.relative_to(tmp_path))

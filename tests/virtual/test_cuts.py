@@ -10,9 +10,11 @@ from tests.virtual.runs import DETERMINED, over_gloo, simulated, weights
 
 CUT = ("workers=1", "batch_size=16", "parallel=split", "parallel.stages=3", "model=mlp",
        "model.hidden=[40,32]", "optimizer.lr=0.3")  # fmt: skip
-SCHEMES = {"laplace": ("activations=dct_mp_laplace", "activations.memory=0.5"),
-           "gradients": ("activations=topk_grad",),
-           "hybrid": ("method=dct_hybrid", "controller.density=0.1")}  # fmt: skip
+SCHEMES = {
+    "laplace": ("activations=dct_mp_laplace", "activations.memory=0.5"),
+    "gradients": ("activations=topk_grad",),
+    "hybrid": ("method=dct_hybrid", "controller.density=0.1"),
+}
 
 
 @pytest.fixture(scope="module", params=SCHEMES)

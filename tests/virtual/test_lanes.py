@@ -170,8 +170,11 @@ KNOWN = ("emulation.compute=replay", "batch_size=16", "profile.rate_mbit=40", "s
 @pytest.mark.parametrize("method", ["allreduce", "topk controller.density=0.1", COVAP, "acp_sgd"])
 @pytest.mark.parametrize("where", ["device", "own"])
 def test_a_replays_steps_are_those_of_a_short_recurrence(tmp_path, method, where):
-    given = ("+network.device.costs.other.element_ns=300", *f"method={method}".split(),
-             f"emulation.compression={where}")  # fmt: skip
+    given = (
+        "+network.device.costs.other.element_ns=300",
+        *f"method={method}".split(),
+        f"emulation.compression={where}",
+    )
     run = simulated(tmp_path / "run", *ASKED, *KNOWN, *given)
     for _, rows in load.timeline(run).groupby(["step", "rank"]):
         assert rows.end_s.max() == pytest.approx(recurrence(rows, where))

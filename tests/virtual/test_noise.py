@@ -200,8 +200,10 @@ def test_a_run_that_goes_on_has_workers_as_far_apart(tmp_path):
 
 
 def test_without_noise_every_number_is_as_it_was(noisy, tmp_path):
-    default, none = (simulated(tmp_path / f"{len(asked)}", *SMALL, "steps=6", *asked)
-                     for asked in ((), ("network.noise=0",)))  # fmt: skip
+    default, none = (
+        simulated(tmp_path / f"{len(asked)}", *SMALL, "steps=6", *asked)
+        for asked in ((), ("network.noise=0",))
+    )
     assert (default / "steps.csv").read_bytes() == (none / "steps.csv").read_bytes()
     took_s = ends(default)[0].diff()[1:].to_numpy()
     assert took_s == pytest.approx(took_s.mean())

@@ -79,8 +79,10 @@ def all_to_all(chance: random.Random, nodes: int) -> list[Message]:
 
 def incast(chance: random.Random, nodes: int) -> list[Message]:
     """All send to one, which some do later."""
-    return [Message(chance.uniform(0, 2), [], rank, 0, chance.randint(1, 2 * MB))
-            for rank in range(1, nodes)]  # fmt: skip
+    return [
+        Message(chance.uniform(0, 2), [], rank, 0, chance.randint(1, 2 * MB))
+        for rank in range(1, nodes)
+    ]
 
 
 def pipeline(chance: random.Random, nodes: int) -> list[Message]:

@@ -127,8 +127,10 @@ def test_measured_computation_and_compression_take_their_time(tmp_path):
 
 def test_without_overlap_nothing_is_sent_before_backward_ends(tmp_path):
     asked = ("steps=3", "workers=2", "bucket_mb=0.01", *DETERMINED)
-    hidden, bare = (simulated(tmp_path / overlap, *asked, f"overlap={overlap}")
-                    for overlap in ("per_bucket", "after_backward"))  # fmt: skip
+    hidden, bare = (
+        simulated(tmp_path / overlap, *asked, f"overlap={overlap}")
+        for overlap in ("per_bucket", "after_backward")
+    )
     for run, exposed in ((hidden, False), (bare, True)):
         steps = pd.read_csv(run / "steps.csv")
         assert (abs(steps.exposed_s - steps.comm_s) < 1e-9).all() == exposed
@@ -191,8 +193,10 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_it_had_not_ended(tmp_path):
 def test_one_worker_may_stand_for_all_where_nothing_is_trained(tmp_path):
     asked = ("steps=3", "method=topk", "controller.density=0.1", "emulation.compute=replay",
              "network.compress_scale=0")  # fmt: skip
-    each, one = (simulated(tmp_path / f"{alike}", "workers=3", f"network.alike={alike}", *asked)
-                 for alike in (False, True))  # fmt: skip
+    each, one = (
+        simulated(tmp_path / f"{alike}", "workers=3", f"network.alike={alike}", *asked)
+        for alike in (False, True)
+    )
     assert (each / "steps.csv").read_text() == (one / "steps.csv").read_text()
     many = simulated(tmp_path / "many", "workers=1024", "network.alike=true", *asked)
     steps = pd.read_csv(many / "steps.csv")

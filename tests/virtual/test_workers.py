@@ -132,8 +132,10 @@ def _told(work: Any, **changes: float) -> list[list[LaneSpan]]:
     costs = costs_of(Static(rate_mbit=1e6), 3, noise=noise, **changes)
     costs.noise.begin(0)
     works = [Work(5.0, 0.0, [0.0], [], [ops]) for ops in together(3, turn, costs)]
-    return [[one for one in worker.done if one.kind == "communicate"]
-            for worker in Layout(works, costs, Lanes(waits=True), False).workers()]  # fmt: skip
+    return [
+        [one for one in worker.done if one.kind == "communicate"]
+        for worker in Layout(works, costs, Lanes(waits=True), False).workers()
+    ]
 
 
 def test_pieces_of_unknown_length_wait_twice_for_ranks_to_wake():

@@ -174,16 +174,21 @@ def test_factors_have_more_small_tensors():
 def of_narrow(experiment: str, took: dict[str, float], **told: float) -> list[claims.Claim]:
     """Claims of an experiment over packets, of steps in seconds by method."""
     conditions = {"model.name": replays.NARROW} | told
-    rows = [row(experiment, name, iteration_s=step_s, conditions=conditions)
-            for name, step_s in took.items()]  # fmt: skip
+    rows = [
+        row(experiment, name, iteration_s=step_s, conditions=conditions)
+        for name, step_s in took.items()
+    ]
     found = claims.judge(table(*rows, copies=3), "acpsgd")
     return [claim for claim in found if claim.runs]
 
 
 def test_a_narrow_bert_base_gains_by_overlap_and_fusion_or_does_not():
     steps_s = {"naive": 1.0, "WFBP": 0.7, "TF": 0.5}
-    took = {replays.fused(name, how, ""): step_s for name in replays.METHODS
-            for how, step_s in steps_s.items()}  # fmt: skip
+    took = {
+        replays.fused(name, how, ""): step_s
+        for name in replays.METHODS
+        for how, step_s in steps_s.items()
+    }
     power = replays.fused("Power-SGD*", "naive", "")
     found = of_narrow("acp_fig9_packets", took | {power: 0.6})
     assert [claim.verdict for claim in found] == [HOLDS, HOLDS, HOLDS]

@@ -31,8 +31,10 @@ def ran(
 def of_table1(gains: dict[str, float]) -> list[dict]:
     rows = []
     for model, gain in gains.items():
-        rows += [ran("covap_table1", model, replays.SERIAL, 1.0),
-                 ran("covap_table1", model, replays.DENSE, 1 / gain)]  # fmt: skip
+        rows += [
+            ran("covap_table1", model, replays.SERIAL, 1.0),
+            ran("covap_table1", model, replays.DENSE, 1 / gain),
+        ]
     return rows
 
 
@@ -50,8 +52,10 @@ def of_table2(top_k_s: float, sign_ccr: float) -> list[dict]:
     """Replays on 16 workers; signs of a byte each have an eighth of the links' efficiency."""
     slow, usual = ({"network.efficiency": value} for value in (0.04581, 0.36648))
     spent = dict.fromkeys(replays.OF_TABLE2, 0.1) | {"Top-k": top_k_s, "FP16": 0.01}
-    rows = [ran("covap_table2", "vgg19", replays.OF_TABLE2[name], 1.0, 16, usual, compress_s=each)
-            for name, each in spent.items()]  # fmt: skip
+    rows = [
+        ran("covap_table2", "vgg19", replays.OF_TABLE2[name], 1.0, 16, usual, compress_s=each)
+        for name, each in spent.items()
+    ]
     rows.append(ran("covap_table2", "vgg19", replays.SERIAL, 1.0, 16, usual))
     signs = replays.OF_TABLE2["EFsignSGD"]
     rows.append(ran("covap_table2", "vgg19", signs, 1.0, 16, slow) | {"ccr": sign_ccr})
@@ -83,8 +87,10 @@ def test_the_largest_bucket_takes_most_of_the_communication(largest, verdict, mo
 )
 def test_compression_and_what_power_sgd_exposes_of_figure_7(ok_topk_s, power_s, verdict):
     spent = {"Top-k": 0.5, "Ok-topk": ok_topk_s, "PowerSGD": 0.01}
-    rows = [ran("covap_fig7", "resnet101", replays.RIVALS[name], power_s, compress_s=each)
-            for name, each in spent.items()]  # fmt: skip
+    rows = [
+        ran("covap_fig7", "resnet101", replays.RIVALS[name], power_s, compress_s=each)
+        for name, each in spent.items()
+    ]
     assert verdicts(rows, "covap_fig7") == [verdict, verdict]
 
 
@@ -98,8 +104,10 @@ def of_fig5(best: int) -> list[dict]:
 
 
 def of_fig11(covap_s: float, power_s: float, grown: float) -> list[dict]:
-    rows = [ran("covap_fig11", "resnet101", "covap_0.34", covap_s),
-            ran("covap_fig11", "resnet101", replays.POWER, power_s)]  # fmt: skip
+    rows = [
+        ran("covap_fig11", "resnet101", "covap_0.34", covap_s),
+        ran("covap_fig11", "resnet101", replays.POWER, power_s),
+    ]
     for method in ("randomk_0.01_int64_no_shared", "ef_signsgd"):
         rows.append(ran("covap_fig11", "resnet101", method, grown))
         rows.append(ran("covap_fig11", "resnet101", method, 1.0, workers=8))

@@ -33,8 +33,10 @@ def runs(experiment: str, method: str, final: float, stages: int = 1, **known) -
     conditions = {"parallel.stages": float(stages)} if stages > 1 else {}
     usual = {"workers": 1, "metric": "loss", "world": "virtual", "conditions": conditions}
     usual |= controls.WORDS if experiment == dct.TABLE4 else controls.CLICKS
-    return [row(experiment, method, seed, **usual | {"final": final * (1 + SCATTER * seed)} | known)
-            for seed in SEEDS]  # fmt: skip
+    return [
+        row(experiment, method, seed, **usual | {"final": final * (1 + SCATTER * seed)} | known)
+        for seed in SEEDS
+    ]
 
 
 def as_published() -> list[dict]:

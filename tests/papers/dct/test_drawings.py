@@ -28,8 +28,10 @@ def sweep(folder, lifespans=(1000,), densities=(1.0, 0.25, 0.1, 0.05), **network
                 told = by_hand.config(method, seed, network=network, experiment="dct_fig8c")
                 if density < 1:
                     told["compressor"] = told["compressor"] | {"lifespan": lifespan}
-                steps = [by_hand.step(n, time_s=density * (n + 1), achieved_density=density / 2)
-                         for n in range(10)]  # fmt: skip
+                steps = [
+                    by_hand.step(n, time_s=density * (n + 1), achieved_density=density / 2)
+                    for n in range(10)
+                ]
                 done = [Evaluation(10, 10 * density, "loss", 1 + density)]
                 by_hand.run(folder / f"{method}-{lifespan}-{density}-{seed}", told, steps, done)
     return folder
@@ -116,8 +118,10 @@ def test_a_watch_s_records_are_drawn_of_the_method_that_leaves_nothing_out(tmp_p
         by_hand.seal(path)
     found = drawings(tmp_path / "r")
     assert set(found) == OF_WATCH
-    lines = {name: [line.get_ydata().tolist() for line in found[name].draw().axes[0].get_lines()]
-             for name in OF_WATCH - {"activations"}}  # fmt: skip
+    lines = {
+        name: [line.get_ydata().tolist() for line in found[name].draw().axes[0].get_lines()]
+        for name in OF_WATCH - {"activations"}
+    }
     assert lines["thresholds_gradient"] == [[1, 3]]
     assert sorted(lines["thresholds_activations"]) == [pytest.approx([0.1, 2.1]), [1, 3]]
     assert "dct_mp_1" in found["activations"].caption

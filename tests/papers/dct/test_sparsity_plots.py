@@ -63,15 +63,19 @@ def quality(*pairs: tuple[str, float, float]) -> pd.DataFrame:
 def test_every_metric_and_setting_has_a_panel_and_sparsity_its_place():
     few = quality(("dct_mp", 1.0, 0.0), ("dct_mp", 0.05, 2.0), ("dct_mp", 0.25, -1.0))
     more = quality(("dct_mp", 1.0, 0.0), ("dct_mp", 0.5, 5.0))
-    metrics = {"loss, %\nover dense's": {"2 stages": few, "3 stages": more},
-               "bleu": {"2 stages": few.iloc[:0], "3 stages": few.iloc[:0]}}  # fmt: skip
+    metrics = {
+        "loss, %\nover dense's": {"2 stages": few, "3 stages": more},
+        "bleu": {"2 stages": few.iloc[:0], "3 stages": few.iloc[:0]},
+    }
     figure = sparsity.quality_sparsity(metrics, "title")
     left, right = figure.axes
     assert (left.get_title(), right.get_title()) == ("2 stages", "3 stages")
     said = [text.get_text() for text in left.get_xticklabels()]
     assert said == ["0", "50", "75", "95"]
-    drawn = {axes: {str(c.get_label()): c.lines[0].get_xydata().tolist() for c in axes.containers}
-             for axes in (left, right)}  # fmt: skip
+    drawn = {
+        axes: {str(c.get_label()): c.lines[0].get_xydata().tolist() for c in axes.containers}
+        for axes in (left, right)
+    }
     (points,) = drawn[left].values()
     assert points == [[0, 0], [2, -1], [3, 2]]
     assert list(drawn[right].values()) == [[[0, 0], [1, 5]]]

@@ -105,9 +105,12 @@ def test_a_density_is_a_whole_line_of_its_own():
 
 def test_a_histogram_is_drawn_with_the_fits_of_its_moments():
     edges = np.linspace(-4, 4, 41)
-    bins = [Bin(step, 0, cut, low, high, 100 + 10 * place, 0.0, 1.0) for cut in ("cut0", "cut1")
-            for step in (5, 900)
-            for place, (low, high) in enumerate(zip(edges, edges[1:], strict=False))]  # fmt: skip
+    bins = [
+        Bin(step, 0, cut, low, high, 100 + 10 * place, 0.0, 1.0)
+        for cut in ("cut0", "cut1")
+        for step in (5, 900)
+        for place, (low, high) in enumerate(zip(edges, edges[1:], strict=False))
+    ]
     table = pd.DataFrame(bins).assign(seed=0)
     shares = pd.concat(
         [watched.shares(group) for _, group in table.groupby(["of", "step"])], ignore_index=True

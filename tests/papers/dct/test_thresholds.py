@@ -66,8 +66,10 @@ def test_the_scatter_over_seeds_leaves_thresholds_undecided(tmp_path):
     for seed, exponent in ((2, 1.0), (0, 0.1), (1, 1.0)):
         for sent in thresholds.OF_GRADIENT[:: 1 if seed else -1]:
             scale = 10.0**seed * sent**-exponent
-            rows = [Watched(n, 0, "12.weight", sent, scale * (1 + seed * (n % 10 == 9)))
-                    for n in range(STEPS)]  # fmt: skip
+            rows = [
+                Watched(n, 0, "12.weight", sent, scale * (1 + seed * (n % 10 == 9)))
+                for n in range(STEPS)
+            ]
             run(tmp_path, thresholds.GRADIENT, thresholds.PUSHED.format(sent), seed, *rows)
     assert verdict(tmp_path, "threshold grows with sparsity")[0] == UNDECIDED
     assert verdict(tmp_path, "at 95 % it varies little")[0] == UNDECIDED
@@ -76,9 +78,12 @@ def test_the_scatter_over_seeds_leaves_thresholds_undecided(tmp_path):
 def falling(folder: Path, seed: int, end: float, zero: tuple[float, ...] = ()) -> None:
     """Thresholds that fall to `end` where used, to 0.8 without; to 0 at densities `zero`."""
     for kept, last in [(1, 0.8), *((d, end) for d in thresholds.DENSITIES)]:
-        rows = [Watched(n, 0, "cut0", d, (1 / d) * (1 - (1 - last) * n / (STEPS - 1)) * left)
-                for n in range(STEPS) for d in thresholds.DENSITIES
-                for left in [0 if d in zero and n > STEPS // 2 else 1]]  # fmt: skip
+        rows = [
+            Watched(n, 0, "cut0", d, (1 / d) * (1 - (1 - last) * n / (STEPS - 1)) * left)
+            for n in range(STEPS)
+            for d in thresholds.DENSITIES
+            for left in [0 if d in zero and n > STEPS // 2 else 1]
+        ]
         run(folder, thresholds.CUTS, f"dct_mp_{kept:g}", seed, *rows)
 
 

@@ -23,8 +23,10 @@ def histogram(model: str, center: float, scale: float, deviation: float) -> pd.D
     edges = np.linspace(center - 12 * deviation, center + 12 * deviation, 201)
     below = [watched.below(model, edge, center, scale) for edge in edges]
     entries = np.round(1e6 * np.diff(below)).astype(int)
-    bins = [Bin(5, 0, "cut0", low, high, count, center, deviation)
-            for low, high, count in zip(edges, edges[1:], entries, strict=False)]  # fmt: skip
+    bins = [
+        Bin(5, 0, "cut0", low, high, count, center, deviation)
+        for low, high, count in zip(edges, edges[1:], entries, strict=False)
+    ]
     return pd.DataFrame(bins)
 
 
