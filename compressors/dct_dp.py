@@ -97,7 +97,9 @@ class DCTDP(Compressor):
             zero = torch.zeros((), device=part.device)
             self.thresholds[name] = Threshold(zero, density)
         elif self._is_due(name, density, step):
-            self.thresholds[name] = Threshold(self._kept(part.grad, density), density)
+            self.thresholds[name] = Threshold(
+                SELECTIONS[self.selection](part.grad, density), density
+            )
 
     def _is_due(self, name: str, density: float, step: int) -> bool:
         if self._is_whole(name):
@@ -122,10 +124,6 @@ class DCTDP(Compressor):
 
     def _is_whole(self, name: str) -> bool:
         return name.endswith(tuple(self.whole))
-
-    def _kept(self, grad: Tensor, density: float) -> Tensor:
-        """Return the magnitude, float32 [], that n - floor(n (1 - density)) entries reach."""
-        return SELECTIONS[self.selection](grad, density)
 
 
 def by_sort(grad: Tensor, density: float) -> Tensor:

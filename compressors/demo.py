@@ -76,7 +76,8 @@ class DeMo(Compressor):
         if self.packed:
             values = values.bfloat16()
         add_at_(spectrum, index, values.float(), -1.0)
-        self._keep(bucket, spectrum)
+        for name, part in zip(bucket.names, spectrum.split(bucket.sizes), strict=True):
+            self.spectra[name].copy_(part)
         wire = workspace("wire", len(index), torch.int64, bucket.device).copy_(index)
         told = pack_positions(where) if self.packed else wire
         where_of, values_of = zip(*workers.all_gather(told, values, equal=True), strict=True)
@@ -101,10 +102,6 @@ class DeMo(Compressor):
         kept = [self.spectra[name] for name, size in sizes.items() if size]
         out = self._memory("spectrum", bucket)
         return add_transform(bucket.grad, chunks, out, kept, self.decay)
-
-    def _keep(self, bucket: Bucket, total: Tensor) -> None:
-        for name, part in zip(bucket.names, total.split(bucket.sizes), strict=True):
-            self.spectra[name].copy_(part)
 
     def _memory(self, role: str, bucket: Bucket) -> Tensor:
         return workspace(role, bucket.n, torch.float32, bucket.device)

@@ -56,7 +56,7 @@ class MSTopK(Compressor):
         found, bound = more_than(grad, k)
         where, values = held("candidates", found.index), held("magnitudes", found.values)
         keys = values.view(torch.int32).bitwise_and_(MAGNITUDE)
-        mean = _bits_of(mean_magnitude(grad))
+        mean = int(bits(torch.tensor(mean_magnitude(grad))))
         low = mean if mean <= bound or _count(keys, mean) >= k else 0
         high, reached = int(keys.max()) + 1 if keys.numel() else 1, 0  # entries at `high` or above
         for _ in range(self.rounds):
@@ -81,10 +81,6 @@ class MSTopK(Compressor):
         spare = where[(keys >= low) & (keys < high)]
         start = int(torch.randint(spare.numel() - missing + 1, (1,), generator=source))
         return torch.cat([where[keys >= high], spare[start : start + missing]])
-
-
-def _bits_of(magnitude: float) -> int:
-    return int(bits(torch.tensor(magnitude)))
 
 
 def _count(keys: Tensor, least: int) -> int:

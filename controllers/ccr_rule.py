@@ -32,7 +32,9 @@ class CCRRule(Controller):
         """Return `start` at first, then 1 / CCR clamped to [d_min, d_max]."""
         if seen is None:
             return self.start
-        self._update(seen.comm_s / seen.density, seen.backward_s)
+        weight = 1.0 if self._comm_s is None else self.weight
+        self._comm_s = (1 - weight) * (self._comm_s or 0.0) + weight * (seen.comm_s / seen.density)
+        self._comp_s = (1 - weight) * self._comp_s + weight * seen.backward_s
         assert self._comm_s is not None
         if self._comm_s * self.d_max <= self._comp_s:
             return self.d_max
@@ -41,8 +43,3 @@ class CCRRule(Controller):
     def state(self) -> dict[str, float]:
         """Return T_comm of a whole gradient and T_comp in seconds, once measured."""
         return {} if self._comm_s is None else {"comm_s": self._comm_s, "comp_s": self._comp_s}
-
-    def _update(self, comm_s: float, comp_s: float) -> None:
-        weight = 1.0 if self._comm_s is None else self.weight
-        self._comm_s = (1 - weight) * (self._comm_s or 0.0) + weight * comm_s
-        self._comp_s = (1 - weight) * self._comp_s + weight * comp_s

@@ -92,7 +92,9 @@ class Recorded:
             where, values = f"{self.path}:{place}", next(csv.reader([line]), [])
             if not columns:
                 columns = values
-                self._check_header(where, columns)
+                for needed in (self.column, *(() if self.rank is None else ("rank",))):
+                    if needed not in columns:
+                        raise ValueError(f"{where}: must have a column {needed}, got {columns}")
                 continue
             if len(values) != len(columns):
                 raise ValueError(
@@ -102,11 +104,6 @@ class Recorded:
             if self.rank is None or row["rank"] == str(self.rank):
                 delays_s.append(_seconds(row[self.column], f"{where}: {self.column}"))
         return delays_s
-
-    def _check_header(self, where: str, columns: list[str]) -> None:
-        for needed in (self.column, *(() if self.rank is None else ("rank",))):
-            if needed not in columns:
-                raise ValueError(f"{where}: must have a column {needed}, got {columns}")
 
 
 def _seconds(text: str, where: str) -> float:

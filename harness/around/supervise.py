@@ -96,7 +96,9 @@ class UnderWay:
             self._once(nodes, player)
             now = time.monotonic()
             if now - looked > LOOK_S:
-                self._look_at_nodes()
+                self.interfaces.look()
+                self.processes |= {each.pid: each for each in of_nodes(self.network)}
+                self._numbers.update({pid: pid for pid in self.processes})
                 looked = now
             if not self.clock.running and now - began > self.run.timeouts.start_s:
                 raise RunFailed(self._never_started())
@@ -182,11 +184,6 @@ class UnderWay:
         self.clock.start()
         self.events.append("step_0", 0.0)
         self.traffic.look(0.0)
-
-    def _look_at_nodes(self) -> None:
-        self.interfaces.look()
-        self.processes |= {each.pid: each for each in of_nodes(self.network)}
-        self._numbers.update({pid: pid for pid in self.processes})
 
     def _never_started(self) -> str:
         sent = self.interfaces.sent_bytes

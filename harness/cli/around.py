@@ -56,16 +56,12 @@ def main(arguments: list[str]) -> int:
     """Run a command over shaped links. Return 0, 1 if a run failed, or 3 if one is not valid."""
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--help" in before:
-        print(_help())
+        own = "\n".join(f"  {key}= {told}" for key, told in OWN.items())
+        shared = f"and of `python -m harness --help`: {', '.join(SHARED)}, emulation.dilation"
+        print(f"{(__doc__ or '').strip()}\n\n{own}\n{shared}")
         return 0
     do = partial(run.supervised, show=Echo, program=PROGRAM, variables={})
     runs = composed(arguments)
     for note in recordings.notes(*(settings.build("profile") for settings in runs)):
         print(note)
     return in_turn(runs, partial(run.done_once, do=do, alone=True))
-
-
-def _help() -> str:
-    own = "\n".join(f"  {key}= {told}" for key, told in OWN.items())
-    shared = f"and of `python -m harness --help`: {', '.join(SHARED)}, emulation.dilation"
-    return f"{(__doc__ or '').strip()}\n\n{own}\n{shared}"

@@ -125,7 +125,8 @@ class SourceText:
         parts = [*_prose(ast.get_docstring(node))]
         if bases := [each for each in _bases(node) if each not in ("Protocol", *OF_AN_ERROR)]:
             parts.append("It is a " + ", ".join(f"`{each}`" for each in bases) + ".")
-        parts += _chosen(f"{self.module}.{node.name}")
+        found = _choices_of().get(f"{self.module}.{node.name}", [])
+        parts += ["Chosen by " + ", ".join(f"`{each}`" for each in found) + "."] if found else []
         parts += _table(
             ("field", "type", "default", "what it is"),
             (
@@ -154,7 +155,8 @@ class SourceText:
             kind, declared = _type(annotation)
             later = lines[number + 1] if number + 1 < len(lines) else None
             about = declared or _escaped(self._comment(line, later))
-            yield DocumentedField(name, kind, _default(value), about)
+            made = re.fullmatch(r"field\(default_factory=(\w+)\)", value)
+            yield DocumentedField(name, kind, f"{made[1]}()" if made else value, about)
 
     def _comment(self, line: ast.stmt, later: ast.stmt | None) -> str:
         """Return the comment beside a field and the lines below it, or else the lines above it."""
@@ -238,11 +240,6 @@ def _choices_of() -> dict[str, list[str]]:
     return dict(found)
 
 
-def _chosen(name: str) -> list[str]:
-    found = _choices_of().get(name, [])
-    return ["Chosen by " + ", ".join(f"`{each}`" for each in found) + "."] if found else []
-
-
 def _bases(node: ast.ClassDef) -> list[str]:
     return [ast.unparse(each) for each in node.bases if ast.unparse(each) != "NamedTuple"]
 
@@ -258,12 +255,6 @@ def _type(annotation: ast.expr | None) -> tuple[str, str]:
         said = [each.value for each in words if isinstance(each, ast.Constant)]
         return ast.unparse(kind), _escaped("; ".join(map(str, said)))
     return ast.unparse(annotation), ""
-
-
-def _default(value: str) -> str:
-    """Return a field's default as text; a default factory is shown as a call."""
-    made = re.fullmatch(r"field\(default_factory=(\w+)\)", value)
-    return f"{made[1]}()" if made else value
 
 
 def _signature(node: ast.FunctionDef) -> str:

@@ -214,7 +214,7 @@ class Settings:
         """
         section = self._section(part)
         try:
-            described = _described(part, section)
+            described = part, located(section["_target_"]), repr(section), repr(_digests(section))
             if described in _shared:
                 return _shared[described]
             wrong = forbidden(section)
@@ -239,7 +239,9 @@ class Settings:
                 said = f"{missing[1]} must be given"
             raise BadSetting(f"{part}: {said}") from error
         if part in SHARED and _is_frozen(made):
-            _share(described, made)
+            if len(_shared) >= MOST_SHARED:
+                _shared.clear()
+            _shared[described] = made
         return made
 
     def _section(self, part: str) -> dict[str, Any]:
@@ -356,17 +358,6 @@ def _require_part(part: str, made: Any, path: str) -> None:
         good = good or own.is_own(part, made)
         wanted += f", or {own.OWN[part].said}"
     require(good, f"{part}._target_", path, wanted)
-
-
-def _share(described: Hashable, made: Any) -> None:
-    if len(_shared) >= MOST_SHARED:
-        _shared.clear()
-    _shared[described] = made
-
-
-def _described(part: str, section: dict[str, Any]) -> Hashable:
-    """Return a hashable description of the object that a section builds, with file digests."""
-    return part, located(section["_target_"]), repr(section), repr(_digests(section))
 
 
 def deciding(config: Mapping[str, Any]) -> dict[str, Any]:

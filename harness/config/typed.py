@@ -102,7 +102,8 @@ def mistyped(section: Mapping[str, Any], prefix: str = "") -> str:
     `section` has a `_target_` and may contain other sections. Keys that its class does not declare
     are ignored: building the object refuses them.
     """
-    return unfit(section, _declared(section["_target_"]), prefix)
+    made = located(section["_target_"])
+    return unfit(section, hints(made.__init__ if inspect.isclass(made) else made), prefix)
 
 
 def unfit(section: Mapping[str, Any], kinds: Mapping[str, Any], prefix: str = "") -> str:
@@ -249,12 +250,6 @@ def _absent(path: str) -> str:
         return ""
     near = get_close_matches(name, [each for each in dir(there) if each[:1] != "_"], 1)
     return f"there is no {name!r} in it{''.join(f'; nearest: {each}' for each in near)}"
-
-
-def _declared(target: str) -> dict[str, Any]:
-    """Return the declared argument types of the class or function at `target`."""
-    made = located(target)
-    return hints(made.__init__ if inspect.isclass(made) else made)
 
 
 def hints(called: Any) -> dict[str, Any]:

@@ -92,12 +92,9 @@ def namespaces(most_nodes: int, asked: bool = True) -> Iterator[Finding]:
     if not refusal:
         yield Finding("namespaces", "ok", "network, mount and process namespaces", "tried")
     elif not switches:
-        yield Finding("namespaces", needed(asked), refusal, without, _advice())
+        advice = CONTAINER if os.geteuid() == 0 else f"run as root; or, {CONTAINER}"
+        yield Finding("namespaces", needed(asked), refusal, without, advice)
     else:
         yield Finding("namespaces", needed(asked), refusal, f"{without}; see the next lines")
     for switch in switches:
         yield Finding(switch.name, needed(asked), switch.value, switch.means, switch.enable)
-
-
-def _advice() -> str:
-    return CONTAINER if os.geteuid() == 0 else f"run as root; or, {CONTAINER}"

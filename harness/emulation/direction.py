@@ -69,17 +69,15 @@ class Direction:
     def set_up(self, ip: IPRoute) -> None:
         """Add shaper and netem, with the conditions of time 0."""
         link, impairer = self.real(self.intended), self.place.impairer
-        self._add_shaper(ip, link.rate_mbit)
+        if self.place.root is None:
+            links.add_root(ip, self.place.shaper, self.name)
+        rate_mbit, shaper = link.rate_mbit, self.place.shaper
+        links.add_class(ip, shaper, self.name, rate_mbit, self.queue_bytes, self._root)
         if impairer is not None and self.place.sources:
             per_source_netem.impair(ip, impairer, self.name, self._classes(self.intended))
         elif impairer is not None:
             impairments.impair(ip, impairer, self.name, link)
         self.holds(self._held(ip).rate_mbit)
-
-    def _add_shaper(self, ip: IPRoute, rate_mbit: float) -> None:
-        if self.place.root is None:
-            links.add_root(ip, self.place.shaper, self.name)
-        links.add_class(ip, self.place.shaper, self.name, rate_mbit, self.queue_bytes, self._root)
 
     def open(self, ip: IPRoute) -> None:
         """Remove rate limit, delay and loss until conditions are applied."""
@@ -131,7 +129,8 @@ class Direction:
         """List differences between the kernel's state and the intention, one line each."""
         found = []
         with _telling:
-            shape = self._shape()
+            rate = links.rate_bytes(self.real(self.intended).rate_mbit)
+            shape = links.Shape(rate / 125_000, BURST_US, self.queue_bytes)
             try:
                 if (held := self._held(ip)) != shape:
                     found.append(f"{self.name} is {held}, intended {shape}")
@@ -152,11 +151,6 @@ class Direction:
     @property
     def shaper(self) -> links.Shaper:
         return links.Shaper(self.name, self.place.shaper, self._root)
-
-    def _shape(self) -> links.Shape:
-        """Return the shape that the kernel should have now, in the units of `_held`."""
-        rate = links.rate_bytes(self.real(self.intended).rate_mbit)
-        return links.Shape(rate / 125_000, BURST_US, self.queue_bytes)
 
     @property
     def _root(self) -> int:

@@ -35,7 +35,9 @@ def enter(own_network: bool = True) -> None:
     else:
         become_root(kinds)
     if inside := os.fork():
-        _end_as(inside)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # process 1 is told too; its end is what counts
+        os._exit(shell_status(os.waitpid(inside, 0)[1]))
     die_with_parent()
     call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
     mount_proc()
@@ -76,12 +78,6 @@ def become_root(kinds: int = 0) -> None:
     (own / "setgroups").write_text("deny")  # the kernel's condition for the next but one
     (own / "uid_map").write_text(f"0 {user} 1")
     (own / "gid_map").write_text(f"0 {group} 1")
-
-
-def _end_as(inside: int) -> NoReturn:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # process 1 gets it too, and its end counts
-    os._exit(shell_status(os.waitpid(inside, 0)[1]))
 
 
 def shell_status(wait_status: int) -> int:

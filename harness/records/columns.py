@@ -14,12 +14,10 @@ UNITS = {"_s": "s", "_ms": "ms", "_bytes": "bytes", "_mbit": "Mbit/s"}  # ends o
 @cache
 def of(row: type) -> Mapping[str, Column]:
     """Return every field of a row class, a NamedTuple or dataclass, by name, keys first."""
-    found = {name: _column(hint) for name, hint in get_type_hints(row, include_extras=True).items()}
+    hints = get_type_hints(row, include_extras=True).items()
+    found = {name: next((each for each in get_args(hint) if isinstance(each, Column)), Column())
+             for name, hint in hints}  # fmt: skip
     return MappingProxyType(dict(sorted(found.items(), key=lambda item: not item[1].key)))
-
-
-def _column(hint: Any) -> Column:
-    return next((each for each in get_args(hint) if isinstance(each, Column)), Column())
 
 
 def recorded(row: type) -> dict[str, type]:

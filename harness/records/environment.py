@@ -63,7 +63,7 @@ def to_compile() -> str:
 
 def versions() -> dict[str, str | None]:
     """Return the versions of Python and of the packages that results depend on, None if missing."""
-    return {name: _version(name) for name in PACKAGES} | {"python": _python()}
+    return {name: _version(name) for name in PACKAGES} | {"python": platform.python_version()}
 
 
 def machine() -> str:
@@ -77,10 +77,6 @@ def _is_root() -> bool:
         return os.geteuid() == 0
     inside, outside, count = map(int, Path("/proc/self/uid_map").read_text().split()[:3])
     return os.geteuid() == 0 and (inside, outside, count) == (0, 0, ALL_USERS)
-
-
-def _python() -> str:
-    return platform.python_version()
 
 
 def _version(package: str) -> str | None:

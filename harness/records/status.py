@@ -87,18 +87,14 @@ def _alive(content: dict[str, Any]) -> bool:
 def _since(pid: int) -> int | str | None:
     """Return the start of process `pid`, in ticks since boot or as ps says, or None."""
     if not PROC.is_dir():
-        return _since_by_ps(pid)
+        ps = ["ps", "-o", "lstart=", "-p", str(pid)]
+        return subprocess.run(ps, capture_output=True, text=True).stdout.strip() or None
     try:
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     state, began = fields[0], fields[19]  # the 3rd and 22nd of proc(5)
     return None if state in "ZX" else int(began)
-
-
-def _since_by_ps(pid: int) -> str | None:
-    told = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True)
-    return told.stdout.strip() or None
 
 
 def _now() -> str:

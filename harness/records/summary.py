@@ -21,7 +21,7 @@ def of(
         "valid": not reasons,
         "grade": "invalid" if reasons else "valid",  # over packets: see harness.runner.lateness
         "reasons": reasons,
-        "final": _final(run_dir),
+        "final": {row["metric"]: float(row["value"]) for row in rows(run_dir / "evaluations.csv")},
         "time_s": found.time_s,
         "steps": found.steps,
         "throughput": found.samples / took_s if took_s > 0 else None,
@@ -103,12 +103,6 @@ def rows(path: Path) -> list[dict[str, str]]:
 def drift_reasons(ends: list[dict[str, Any]]) -> list[str]:
     """Say if ranks ended with different weights. `ends` are the events of their ends."""
     return ["the ranks' weights differ"] if any(event["drifted"] for event in ends) else []
-
-
-def _final(run_dir: Path) -> dict[str, float]:
-    return {
-        row["metric"]: float(row["value"]) for row in rows(run_dir / "evaluations.csv")
-    }  # the last of each metric
 
 
 def began_s(events: list[dict]) -> float:

@@ -109,7 +109,9 @@ def _all(
         _show(console, each, differences(each, found))
         place = out / each.name if len(found) > 1 else out
         with styles.of_page(comparison.methods(each, found)):
-            drawn[each.name] = _write(console, each, place, pdf)
+            for name, table in (("comparison", each.table), ("proof", each.proofs)):
+                place.write(f"{name}.csv", csv_text(each.named(table)))
+            drawn[each.name] = _save(console, figure_catalog.of_comparison(each), place, pdf)
     for name in runs.experiment.unique():
         of_experiment = [each for each in found if each.runs.experiment.iloc[0] == name]
         whole = figure_catalog.of_experiment(of_experiment)
@@ -143,12 +145,6 @@ def _show(console: Console, compared: Comparison, apart: list[str]) -> None:
     console.print("\nproof: the worst of each method's runs")
     worst = proof.by_method(compared.proofs, list(compared.table.method))
     console.print(terminal.table(tables.proof(worst)))
-
-
-def _write(console: Console, compared: Comparison, out: OutputFolder, pdf: bool) -> Pictures:
-    for name, table in (("comparison", compared.table), ("proof", compared.proofs)):
-        out.write(f"{name}.csv", csv_text(compared.named(table)))
-    return _save(console, figure_catalog.of_comparison(compared), out, pdf)
 
 
 def _save(

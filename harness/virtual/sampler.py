@@ -49,7 +49,9 @@ class Sampler:
         """Write the rows that are due. `time_s` is the end of a step."""
         now = self.costs.carried
         if len(self._names) > MOST_LINKS:
-            self._at_the_end(time_s, now)
+            if self._rows * self.sample_s <= time_s:
+                self.table.append(*self._sample(time_s, now, time_s))
+                self._rows = int(time_s / self.sample_s) + 1
             return
         rows = []
         while (due_s := self._rows * self.sample_s) <= time_s:
@@ -57,11 +59,6 @@ class Sampler:
             self._rows += 1
         self.table.append(*rows)
         self._time_s, self._carried = time_s, now
-
-    def _at_the_end(self, time_s: float, now: dict[str, float]) -> None:
-        if self._rows * self.sample_s <= time_s:
-            self.table.append(*self._sample(time_s, now, time_s))
-            self._rows = int(time_s / self.sample_s) + 1
 
     def _sample(self, due_s: float, now: dict[str, float], end_s: float) -> list[LinkSample]:
         state = self._link_states.at(due_s)

@@ -96,7 +96,9 @@ class Traffic:
                 ends_s.append(flow.begins_s)
             elif flow.rate:
                 ends_s.append(now_s + flow.left / flow.rate)
-        return min(*ends_s, self._changes_s(), inf)
+        every_s = self._link_states.update_s
+        number = int(self._now_s / every_s) + 1
+        return min(*ends_s, (number + (number * every_s <= self._now_s)) * every_s, inf)
 
     def advance(self, time_s: float) -> None:
         for flow in self._flows:
@@ -117,12 +119,6 @@ class Traffic:
             self.advance(self.next_s())
         if self._flows and time_s > self._now_s:
             self.advance(time_s)
-
-    def _changes_s(self) -> float:
-        """Return the next time at which links are read."""
-        every_s = self._link_states.update_s
-        number = int(self._now_s / every_s) + 1
-        return (number + (number * every_s <= self._now_s)) * every_s
 
     def _share(self) -> None:
         """Set the rate of every flow under way to its max-min fair share, in bytes/s."""

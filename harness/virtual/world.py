@@ -126,7 +126,7 @@ class World:
 
         def until() -> float | None:
             if not since and true():
-                since.append(self._last_s())
+                since.append(-inf if self._running is None else self._running.now_s)
             return since[0] if since else None
 
         while not true():
@@ -244,6 +244,3 @@ class World:
                 waiting = ", ".join(each.name for each in self._threads if not each.is_aside)
                 raise Stuck(f"these wait for what will not come: {waiting}")
             self._happening.advance(ends_s)
-
-    def _last_s(self) -> float:
-        return -inf if self._running is None else self._running.now_s

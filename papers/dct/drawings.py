@@ -29,7 +29,8 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
     found = _achieved_densities(comparison, table)
     if densities:
         found["quality_sparsity"] = _quality({"": comparison})
-    if (densities or lifespans) and _has_loss(comparison):
+    has_loss = any(steps.loss.notna().any() for steps in comparison.steps.values())
+    if (densities or lifespans) and has_loss:
         found["loss_steps"] = _losses(comparison, sparsity.baseline(table, comparison.baseline))
     communicates = any(steps.sent_bytes.any() for steps in comparison.steps.values())
     if densities and communicates:
@@ -74,10 +75,6 @@ def _by_seed(comparison: Comparison, column: str, most: int) -> dict[str, pd.Dat
         tables = {(run.seed, run.network_seed): comparison.steps[run.path] for run in _rows(runs)}
         found[str(method)] = sparsity.by_seed(tables, column, most)
     return found
-
-
-def _has_loss(comparison: Comparison) -> bool:
-    return any(steps.loss.notna().any() for steps in comparison.steps.values())
 
 
 def _achieved_densities(comparison: Comparison, table: pd.DataFrame) -> dict[str, Drawing]:

@@ -160,14 +160,11 @@ def _spread(found: Ratio) -> Number:
     return Number(found.mean, found.low, found.high)
 
 
-def _alone(value: float) -> Number:
-    return Number(value, float("nan"), float("nan"))
-
-
 def _less_sent(runs: Runs) -> Number:
     """Return the factor by which 95 % sparse activations reduce the bytes sent."""
     group = runs.of(production.ACTIVATIONS, **production.PIPELINE)
-    return _alone(group.ratio("volume_ratio", group.dense, production.CUT_95).mean)
+    found = group.ratio("volume_ratio", group.dense, production.CUT_95)
+    return Number(found.mean, float("nan"), float("nan"))
 
 
 L, HYBRID = "DCT-DP 95% L={}", "DCT-MP 90% + DCT-DP 99% L=1000"

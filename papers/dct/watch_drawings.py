@@ -79,13 +79,9 @@ def _all(comparison: Comparison, read: Callable[[str], pd.DataFrame]) -> pd.Data
         table = read(run.path)
         if len(table):
             config = load.config(run.path)
-            found.append(Saw(run.method, run.seed, _kept(config), table, _sent(config)))
+            sent = float((config.get("controller") or {}).get("density", 1.0))
+            found.append(Saw(run.method, run.seed, _kept(config), table, sent))
     return watched.together(found)
-
-
-def _sent(config: dict[str, Any]) -> float:
-    """Return the gradient density that the controller asks for; 1 if it has no single one."""
-    return float((config.get("controller") or {}).get("density", 1.0))
 
 
 def _kept(config: dict[str, Any]) -> float:

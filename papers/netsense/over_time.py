@@ -54,7 +54,9 @@ def others_fall(runs: Runs) -> Found:
     found = _over_parts(group, _kept)
     told = f"least after the highest part, over it: {told_of(found)}; falling is {FALLS:g}"
     falls = [below(group.spread(found[rival]), FALLS) for rival in RIVALS]
-    return Found(all_of(falls), told, _seen(group))
+    rate = timeseries.planned_rate(group.links(NETSENSE)).planned_mbit
+    when = f"in the time compared the rate falls from {rate.max():.3g} to {rate.min():.3g} Mbit/s"
+    return Found(all_of(falls), told, when)
 
 
 def slow_at_first(reading: str) -> rules.Rule:
@@ -99,19 +101,14 @@ def _over_parts(
     """
     steps = group.steps(*METHODS)
     end_s = min(metrics.total_time_s(each) for found in steps.values() for each in found)
-    end_s = min(end_s, _falling_s(group))
+    lasts_s = group.rows(NETSENSE).conditions.iloc[0].get("profile.step_s", float("inf"))
+    end_s = min(end_s, PARTS * float(lasts_s))
     parts = max(2, int(end_s / window_s)) if window_s else PARTS
     cuts = np.linspace(0, end_s, parts + 1)
     return {
         method: by_pair(group.rows(method), (measure(_between(each, cuts)) for each in found))
         for method, found in steps.items()
     }
-
-
-def _falling_s(group: Group) -> float:
-    """Return the time in s at which figure 7's last rate ends; inf for other profiles."""
-    lasts_s = group.rows(NETSENSE).conditions.iloc[0].get("profile.step_s", float("inf"))
-    return PARTS * float(lasts_s)
 
 
 def _between(steps: pd.DataFrame, cuts: np.ndarray) -> np.ndarray:
@@ -125,9 +122,3 @@ def _kept(parts: np.ndarray) -> float:
     """Return the smallest value from the highest part on, over the highest."""
     top = int(parts.argmax())
     return float(parts[top:].min() / parts[top])
-
-
-def _seen(group: Group) -> str:
-    """Describe which rates the compared time covers."""
-    rate = timeseries.planned_rate(group.links(NETSENSE)).planned_mbit
-    return f"in the time compared the rate falls from {rate.max():.3g} to {rate.min():.3g} Mbit/s"

@@ -148,7 +148,8 @@ class OuterExchange:
         reduction = self.reduction
         reduction.dense, reduction.round = self._due.dense, self.rounds.number
         reduction.first_bucket = self._first_buckets[sends[0]]
-        self.exchange.shares = self._shares(sends)
+        first, *rest = [name for laid in self._memory(sends) for name in laid.names]
+        self.exchange.shares = {first: 1.0, **dict.fromkeys(rest, 0.0)}
 
     def _send(self, sends: Sequence[int], fill: Fill, patterns: Patterns) -> list[Any]:
         """Hand these fragments over, and return handles to wait for."""
@@ -301,11 +302,6 @@ class OuterExchange:
 
     def _memory(self, fragments: Sequence[int]) -> list[BucketBuffers]:
         return [laid for each in fragments for memory in self.laid[each] for laid in memory.laid]
-
-    def _shares(self, sends: Sequence[int]) -> dict[str, float]:
-        """Return the share of backward by name. It is over when the first bucket is ready."""
-        first, *rest = [name for laid in self._memory(sends) for name in laid.names]
-        return {first: 1.0, **dict.fromkeys(rest, 0.0)}
 
     def _wait(self) -> None:
         assert self._under is not None

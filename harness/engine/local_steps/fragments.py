@@ -27,7 +27,8 @@ def fragments_of(model: nn.Module, count: int, pattern: str) -> list[Fragment]:
         )
     places = [number % count for number in range(len(layers))]
     if pattern == "sequential":
-        places = _in_sequence([_elements(layer) for layer in layers], count)
+        sizes = [sum(each.numel() for each in layer.parameters.values()) for layer in layers]
+        places = _in_sequence(sizes, count)
     return [_joined([each for each, at in zip(layers, places, strict=True) if at == number])
             for number in range(count)]  # fmt: skip
 
@@ -61,10 +62,6 @@ def layers_of(model: nn.Module) -> list[Fragment]:
 def _joined(parts: Sequence[Fragment]) -> Fragment:
     parameters = {name: each for part in parts for name, each in part.parameters.items()}
     return Fragment(parameters, {n: each for part in parts for n, each in part.statistics.items()})
-
-
-def _elements(fragment: Fragment) -> int:
-    return sum(each.numel() for each in fragment.parameters.values())
 
 
 def _in_sequence(sizes: Sequence[int], count: int) -> list[int]:

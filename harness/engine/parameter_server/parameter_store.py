@@ -164,11 +164,6 @@ class ParameterStore:
         self.changed.wait_for(until)
         thread.waits = False
 
-    def _slowest(self) -> int:
-        """Return the steps done by the slowest thread that has steps left."""
-        counts = [thread.done for thread in self.threads if not thread.finished]
-        return min(counts, default=max(thread.done for thread in self.threads))
-
     def _apply(self, pushes: list[Pending]) -> None:
         """Make one update from `pushes`, record each, and stop all threads if a stop is due."""
         before = self.model.version
@@ -179,7 +174,8 @@ class ParameterStore:
 
     def _record(self, pending: Pending, version: int) -> None:
         thread, push, _, lock_wait_s = pending
-        ahead = thread.done - self._slowest()
+        counts = [thread.done for thread in self.threads if not thread.finished]
+        ahead = thread.done - min(counts, default=max(thread.done for thread in self.threads))
         thread.done += 1
         self.pushed[thread.rank] += 1
         staleness = version - push.version

@@ -20,8 +20,7 @@ class ObjectGather:
         torch.save(mine, buffer)
         own = torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
         pieces = self.workers.all_gather(own)
-        return [_read(piece) for (piece,) in pieces]
-
-
-def _read(piece: torch.Tensor) -> Any:
-    return torch.load(io.BytesIO(piece.numpy().tobytes()), weights_only=True, map_location="cpu")
+        return [
+            torch.load(io.BytesIO(piece.numpy().tobytes()), weights_only=True, map_location="cpu")
+            for (piece,) in pieces
+        ]

@@ -67,14 +67,12 @@ class PipelineStage(Trained):
         self.replica.exchange_rest()
         self.engine.flush()
         if self.engine.norm:
-            self._norm = self.engine.norm.of(self._gradients())
+            gradients = (each.grad for each in self.model.parameters())
+            self._norm = self.engine.norm.of([each for each in gradients if each is not None])
         return self._total
 
     def clip(self, most: float) -> None:
         nn.utils.clip_grads_with_norm_(self.model.parameters(), most, self._norm)
-
-    def _gradients(self) -> list[Tensor]:
-        return [each.grad for each in self.model.parameters() if each.grad is not None]
 
     def forward(self, part: int, inputs: Tensor | None) -> Tensor:
         outputs = self._scores(self._inputs[part], inputs)

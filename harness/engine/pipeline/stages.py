@@ -73,7 +73,8 @@ def _balanced(model: nn.Module, shape: Shape, stages: int) -> list[int]:
     layers, counts = chain(model), multiply_adds(model, shape)
     work = [sum(counts[f"{name}.{own}"] for own, _ in layer.named_parameters())
             for name, layer in layers]  # fmt: skip
-    weighty = [number for number, (_, layer) in enumerate(layers) if _is_weighty(layer)]
+    weighty = [number for number, (_, layer) in enumerate(layers)
+               if any(parameter.dim() > 1 for parameter in layer.parameters())]  # fmt: skip
     allowed = weighty[1:]
     if len(allowed) < stages - 1:
         raise ValueError(
@@ -93,7 +94,3 @@ def _balanced(model: nn.Module, shape: Shape, stages: int) -> list[int]:
         return found
 
     return list(best(0, stages)[1])
-
-
-def _is_weighty(layer: nn.Module) -> bool:
-    return any(parameter.dim() > 1 for parameter in layer.parameters())

@@ -214,17 +214,13 @@ def _conditions(runs: list[Any]) -> dict[str, str]:
     told: dict[str, str] = {}
     for profile in {run.profile for run in runs}:
         same = [run for run in runs if run.profile == profile]
-        keys = sorted({key for run in same for key in run.conditions if _tells(key)})
+        keys = sorted({key for run in same for key in run.conditions
+                       if not key.startswith("network.") and key != "workers"})  # fmt: skip
         differing = [key for key in keys if len({str(run.conditions.get(key)) for run in same}) > 1]
         for run in same:
             parts = [f"{key.split('.')[-1]} {_shown(run.conditions.get(key))}" for key in differing]
             told[run.path] = ", ".join([str(profile), *parts])
     return told
-
-
-def _tells(key: str) -> bool:
-    """Return True if a condition has no column of its own."""
-    return not key.startswith("network.") and key != "workers"
 
 
 def _shown(value: Any) -> str:

@@ -1,7 +1,6 @@
 """Lists the figures of a comparison or experiment, each with its caption and a call to draw it."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -105,13 +104,10 @@ def _of_its_study(function: str, experiment: str, of: Any) -> dict[str, Drawing]
 
 def in_studies(figure: str) -> str:
     """Return the names that studies' words.yaml give a figure, in brackets; "" if none does."""
-    found = [file for study in studies() if (file := study.file("words.yaml"))]
-    words = [str(known[figure]) for file in found if figure in (known := _words(file))]
+    files = (study.file("words.yaml") for study in studies())
+    found = [plain_yaml.from_file(file) or {} for file in files if file]
+    words = [str(known[figure]) for known in found if figure in known]
     return f" ({'; '.join(words)})" if words else ""
-
-
-def _words(file: Path) -> dict[str, Any]:
-    return dict(plain_yaml.from_file(file) or {})
 
 
 def _of_choices(comparison: Comparison) -> pd.DataFrame:

@@ -190,7 +190,8 @@ def _row(
 ) -> RunRow:
     """Return a run's row from its files, unchecked; `left_out` is the error of status.json."""
     reasons = summary.get("reasons")
-    conditions, simulated = _conditions(told), _simulated(_section(told, "network"))
+    conditions, network = _conditions(told), _section(told, "network")
+    simulated = str(network.get("_target_")).startswith("harness.virtual.")
     emulation, target = _section(told, "emulation"), _section(told, "target")
     dilation = emulation.get("dilation")
     return RunRow(
@@ -271,10 +272,6 @@ def _dataset(config: dict[str, Any]) -> str | None:
     return _name(config, "dataset") if name == str(section.get("_target_")) else name
 
 
-def _simulated(network: dict[str, Any]) -> bool:
-    return str(network.get("_target_")).startswith("harness.virtual.")
-
-
 def _profile(chosen: Any) -> str | None:
     """Format a profile: `fluctuating`, `contended(lossy(static))`, `asymmetric(up slow)`."""
     if not isinstance(chosen, dict):
@@ -324,13 +321,12 @@ def _conditions(config: dict[str, Any]) -> dict[str, Any]:
         for key, value in flat.items()
         if key not in OF_A_MACHINE | OF_A_RESIDUAL
         and not (is_network_seed(key) and value == follows)
-        and not (key in OF_DATA and value == config.get("seed") and _is_generated(flat, key))
+        and not (
+            key in OF_DATA
+            and value == config.get("seed")
+            and parts.follows_seed("dataset", str(flat.get(key.replace(".seed", "._target_"))))
+        )
     }
-
-
-def _is_generated(flat: dict[str, Any], seed: str) -> bool:
-    """Return True if the dotted key `seed` belongs to data whose seed follows the run's."""
-    return parts.follows_seed("dataset", str(flat.get(seed.replace(".seed", "._target_"))))
 
 
 def _momentum_of_compressor(config: dict[str, Any]) -> dict[str, Any]:

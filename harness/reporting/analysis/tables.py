@@ -95,13 +95,11 @@ def _cell(row: dict[str, Any], name: str, column: Column, numbers: Mapping[str, 
     before = BOUNDS.get(row.get("bound", ""), "") if name in ("measured", "regret") else ""
     before += "+" * (column.signed and value > 0)
     scale = 100 if column.percent else 1
-    return number(scale * value, column.digits, _interval(row, name, column.digits), before)
-
-
-def _interval(row: dict[str, Any], name: str, digits: int) -> str:
     ends = ("low", "high") if name == "measured" else (f"{name}_low", f"{name}_high")
     low, high = map(row.get, ends)
-    return "" if low is None or pd.isna(low) else f"±{figure((high - low) / 2, digits - 1)}"
+    known = low is not None and not pd.isna(low)
+    interval = f"±{figure((high - low) / 2, column.digits - 1)}" if known else ""
+    return number(scale * value, column.digits, interval, before)
 
 
 def comparison(table: pd.DataFrame) -> Grid:

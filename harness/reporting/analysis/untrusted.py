@@ -126,7 +126,8 @@ def table(run: Path, name: str) -> pd.DataFrame:
 
     Raise Damaged if a required column is missing, or a value is of another type or out of range.
     """
-    row = _rows_of(name)
+    known: dict[str, Any] = run_directory.ALL_TABLES
+    row = known[name]
     types: dict[str, Any] = columns.recorded(row)
     path = run / name
     try:
@@ -173,11 +174,6 @@ def _renamed(text: str) -> str:
         if names.count(name) > 1:
             raise ValueError(f"it has the column {name} twice, perhaps under its older name")
     return ",".join(names) + "\n" + rows if ",".join(names) != header else text
-
-
-def _rows_of(name: str) -> Any:
-    known: dict[str, Any] = run_directory.ALL_TABLES
-    return known[name]
 
 
 def mistyped(row: Any, told: Mapping[str, str]) -> dict[str, str]:

@@ -29,7 +29,8 @@ def time_to_target(decided: Decision, title: str = "") -> Figure:
     shown = [each for each in decided.standings if not each.oracle and each.time_s.mean > 0]
     if not decided.decides or not shown:
         raise NothingToDraw("no target was set that an evaluation could meet")
-    rows = _places(shown)
+    apart = any(_is_filled(each) for each in shown)
+    rows = [at + GAP * (apart and not _is_filled(each)) for at, each in enumerate(shown)]
     figure = sheet(title, FRAME_IN + ROW_IN * (max(rows) + 1))
     axes = figure.subplots()
     looks = styles(each.method for each in decided.standings)
@@ -45,12 +46,6 @@ def time_to_target(decided: Decision, title: str = "") -> Figure:
     metric = decided.metric.replace("_", " ")
     axes.set_xlabel(f"time to {metric} {decided.target:g} (emulated s)")
     return figure
-
-
-def _places(shown: Sequence[MethodStanding]) -> list[float]:
-    """Return the vertical position of each row; a gap sets apart bounds and incomplete methods."""
-    apart = any(_is_filled(each) for each in shown)
-    return [at + GAP * (apart and not _is_filled(each)) for at, each in enumerate(shown)]
 
 
 def _is_filled(standing: MethodStanding) -> bool:

@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,7 +58,9 @@ def read(run: Path | str) -> NetworkLayout | None:
         low, high = seen[str(name)].rate_mbit
         rate = Range(min(low, float(planned.min())), max(high, float(planned.max())))
         seen[str(name)] = seen[str(name)]._replace(rate_mbit=rate)
-    nodes, left, sites = _nodes(settings, seen), network.get("left"), network.get("sites")
+    of_workers = settings["workers"] // settings.get("workers_per_node", 1)
+    nodes = max(of_workers, sum(re.fullmatch(r"up\d+", name) is not None for name in seen))
+    left, sites = network.get("left"), network.get("sites")
     delays_ms = network.get("site_delays_ms")
     if left is not None and not 0 <= left <= nodes:
         raise ValueError(f"left must be in [0, {nodes}]")
@@ -74,16 +75,6 @@ def read(run: Path | str) -> NetworkLayout | None:
         machines="machines" in network,
         notes=_notes(network, dilation),
     )
-
-
-def _nodes(config: dict[str, Any], links: Iterable[str]) -> int:
-    """Return the number of nodes of a run.
-
-    This is workers / workers_per_node (by default 1) of `config`, a run's settings. If `links`,
-    names of links, have more uplinks (`up0`, `up1`, ...), it is their number.
-    """
-    of_workers = config["workers"] // config.get("workers_per_node", 1)
-    return max(of_workers, sum(re.fullmatch(r"up\d+", name) is not None for name in links))
 
 
 def _extremes(run: Path, network: dict[str, Any], dilation: float) -> dict[str, ConditionRanges]:

@@ -73,7 +73,8 @@ def breakdown_bars(comparison: pd.DataFrame, title: str = "") -> Figure:
     for part, color in parts.items():
         label = {"exposed_s": "exposed communication"}.get(part, part.removesuffix("_s"))
         widths = shown[part].to_numpy()
-        axes.barh(places, widths, 0.62, left, label=label, **_fill(color))
+        look: dict[str, Any] = {"facecolor": color, "edgecolor": "white", "linewidth": 0.5}
+        axes.barh(places, widths, 0.62, left, label=label, **look)
         left = left + widths
     axes.plot(shown.iteration_s, places, "D", color="black", markersize=5, label="iteration")
     axes.set_yticks(places, list(shown.method))
@@ -101,10 +102,6 @@ def _styled(shown: pd.DataFrame, methods: pd.Series) -> list[tuple[Any, Style]]:
     looks = styles(methods)
     rows: Any = shown.itertuples()
     return [(row, looks[row.method]) for row in rows]
-
-
-def _fill(color: str) -> dict[str, Any]:
-    return {"facecolor": color, "edgecolor": "white", "linewidth": 0.5}
 
 
 def _error(row: Any, name: str) -> list[list[float]] | None:

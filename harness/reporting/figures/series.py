@@ -129,7 +129,9 @@ def _over_time(
     heights = [PANEL_IN * (1.0 if len(groups) > 1 else 1.2)] * len(groups) + [RATE_IN] * beneath
     figure = sheet(title, sum(heights) + FRAME_IN)
     rows = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
-    looks, end_s = styles(series), _end(series)
+    ends = sorted(float(table.time_s.max()) for table in series.values())
+    is_cut = len(ends) > 1 and ends[-1] > FAR * ends[-2]  # one run is far longer than the others
+    looks, end_s = styles(series), ends[-2] if is_cut else ends[-1]
     for axes, group in zip(rows, groups, strict=False):
         axes.sharey(rows[0])
         _shade(axes, spans)
@@ -180,12 +182,6 @@ def _line(axes: Axes, method: str, style: Style, table: pd.DataFrame, x: str, y:
     axes.plot(
         table[x], table[y], label=method, markevery=every, markersize=5, lw=1.3, **of_line(style)
     )
-
-
-def _end(series: Series) -> float:
-    """Return the end of the time axis in seconds; a run far longer than all others is cut."""
-    ends = sorted(float(table.time_s.max()) for table in series.values())
-    return ends[-2] if len(ends) > 1 and ends[-1] > FAR * ends[-2] else ends[-1]
 
 
 def _time_axis(axes: Axes, series: Series, end_s: float, shaded: bool) -> None:

@@ -161,13 +161,8 @@ def image(figure: Figure, kind: str, **options: Any) -> bytes:
 @mpl.rc_context(LOOK)
 def svg(figure: Figure) -> bytes:
     """Return `figure` as SVG with text as text; equal figures give equal bytes."""
-    _settle(figure)
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # equal figures stay equal
-    return FINER_THAN_SEEN.sub(rb"\1", image(figure, "svg", metadata=nothing))
-
-
-def _settle(figure: Figure) -> None:
-    """Compute the layout once, as computing it again takes as long as drawing."""
     if figure.get_layout_engine() is not None:
         figure.draw_without_rendering()
         figure.set_layout_engine(None)  # "none" would leave an engine that runs once more
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # equal figures stay equal
+    return FINER_THAN_SEEN.sub(rb"\1", image(figure, "svg", metadata=nothing))

@@ -87,8 +87,9 @@ def gather(
     table = labelled.assign(
         method=labelled.method.map(dict(zip(runs.method, runs.name, strict=True)))
     )
-    judged = _judged(table)
+    judged = [each for each in claims.judge(table) if each.runs]
     lost = regret(labelled)
+    found = published.side_by_side(table)
     return Experiment(
         name=name,
         ran=_ran(runs, compared),
@@ -99,7 +100,7 @@ def gather(
         ratio_is=in_studies("quality_over_time"),
         claims=tables.claims(judged) if judged else None,
         judged=claims.counted(judged),
-        published=_published(table),
+        published=None if found.empty else tables.published(found),
         regret=None if lost.empty else tables.regret(lost),
         agreement=None if pairs.empty else tables.agreement(pairs),
         orders=None if (ordered := agreement.orders(pairs)).empty else tables.orders(ordered),
@@ -164,13 +165,3 @@ def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures)
         worst=None if worst is None else tables.proof(worst),
         proofs=tables.proof(compared.proofs) if real else None,
     )
-
-
-def _judged(table: pd.DataFrame) -> list[Any]:
-    """Return the claims that these runs can decide."""
-    return [each for each in claims.judge(table) if each.runs]
-
-
-def _published(table: pd.DataFrame) -> Grid | None:
-    found = published.side_by_side(table)
-    return None if found.empty else tables.published(found)

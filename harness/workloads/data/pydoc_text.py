@@ -77,14 +77,11 @@ def split(topics: Mapping[str, str]) -> tuple[list[str], list[str]]:
 def _words(text: str, seen: set[str]) -> Iterator[str]:
     """Return the words of paragraphs of `text` that are not in `seen`, and add these to it."""
     for paragraph in text.lower().split("\n\n"):
-        words = ["N" if word[0].isdigit() else word for word in _found(paragraph)]
+        found = (match.group() for match in WORD.finditer(paragraph))
+        words = ["N" if word[0].isdigit() else word for word in found]
         if words and (key := " ".join(words)) not in seen:
             seen.add(key)
             yield from (*words, END)
-
-
-def _found(paragraph: str) -> Iterator[str]:
-    return (match.group() for match in WORD.finditer(paragraph))
 
 
 def _numbered(words: list[str], numbers: Mapping[str, int]) -> Tensor:
