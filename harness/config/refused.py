@@ -84,13 +84,11 @@ def _check_hydra(arguments: Sequence[str], launches: bool) -> None:
             instead = "it is for `python -m harness -m`"
         elif rest[:2] == ["job", "env_set"] and launches and launched:
             continue
-        elif key == LAUNCHER or (
-            rest[:1] == ["launcher"]
-            and len(rest) > 1
-            and not any(each[:1] == "_" for each in rest)
-            and (argument[:1] not in "+~" or rest[1] == "additional_parameters")
-        ):
+        elif key == LAUNCHER:
             continue
+        elif rest[:1] == ["launcher"] and len(rest) > 1 and "_" not in {each[:1] for each in rest}:
+            if argument[:1] not in "+~" or rest[1] == "additional_parameters":
+                continue
         raise BadSetting(f"{argument} does nothing here; {instead}")
 
 
@@ -168,72 +166,50 @@ def _taken_away(text: str, arguments: Sequence[str]) -> str:
 def _swept(argument: str, arguments: Sequence[str]) -> str:
     """Return a message that shows how to write several values, as a sweep or as one list."""
     key, _, value = argument.lstrip("+").partition("=")
-    is_group = key in groups()
-    if (
-        argument[:1] == "+"
-        and not is_group
-        and key in _composed([a for a in arguments if a != argument])[0]
-    ):
+    is_there = argument[:1] == "+" and key in _composed([a for a in arguments if a != argument])[0]
+    if is_there and key not in groups():
         return _added(key, arguments)
-    may_be_list = not is_group and "(" not in value
-    return f"{argument}: several values are a sweep, which needs -m" + (
-        "; one list is [A,B]" if may_be_list else ""
-    )
+    one_list = "; one list is [A,B]" * (key not in groups() and "(" not in value)
+    return f"{argument}: several values are a sweep, which needs -m{one_list}"
 
 
 def _of_file(error: OSError, arguments: Sequence[str]) -> str:
     """Return a message on a file that cannot be opened, with the argument that names it."""
     pairs = (each.lstrip("+").partition("=")[::2] for each in arguments)
-    key, value = next(
-        ((key, value) for key, value in pairs if value and value in str(error.filename)), ("", "")
-    )
+    named = ((key, value) for key, value in pairs if value and value in str(error.filename))
+    key, value = next(named, ("a file", ""))
     if _is_group(key):
         return f"{key} has no choice {value!r}; {_listed(key)}"
-    return (
-        f"{key or 'a file'} must be one that can be opened, got {error.filename}: {error.strerror}"
-    )
+    return f"{key} must be one that can be opened, got {error.filename}: {error.strerror}"
 
 
 def replaced(arguments: Sequence[str]) -> str:
     """Return a message on the first argument that replaces a group or section; "" if none."""
     asked = [each for each in arguments if each.partition("=")[0]]
-    return _replaced_group(asked) or _replaced_section(asked)
-
-
-def _replaced_group(arguments: Sequence[str]) -> str:
-    named = next(filter(_replaces_a_group, arguments), "")
-    key, _, value = named.lstrip("+").partition("=")
-    instead = _choice_of(key, value) if "_target_" in value else _listed(named)
-    return named and f"{named}: a group takes the name of a choice; {instead}"
+    if named := next(filter(_replaces_a_group, asked), ""):
+        key, _, value = named.lstrip("+").partition("=")
+        instead = _choice_of(key, value) if "_target_" in value else _listed(named)
+        return f"{named}: a group takes the name of a choice; {instead}"
+    for argument in asked:
+        key = argument.partition("=")[0]
+        if key not in groups() and (inner := [each for each in keys() if _is_in(key, each)]):
+            return f"{argument}: a section takes its keys one by one: {', '.join(inner)}"
+    return ""
 
 
 def _replaces_a_group(argument: str) -> bool:
     """Return True if `argument` assigns a plain value to a group of choices."""
     key, _, value = argument.lstrip("+").partition("=")
     is_section = value[:1] == "{" and argument[:1] != "+"  # ++KEY={...} adds keys
-    no_name = (
-        value in ("null", "???")
-        or argument[-1:] == "="
-        or value[:1] == "["
-        or value[:2] == "${"
-        or is_section
-    )
+    is_plain = value in ("null", "???") or argument[-1:] == "=" or value.startswith(("[", "${"))
     numbers = any(NUMBER.fullmatch(each) for each in value.lower().split(","))
-    return (no_name or numbers) and _is_group(key)
+    return (is_plain or is_section or numbers) and _is_group(key)
 
 
 def _is_group(key: str) -> bool:
     """Return True if `key` is a group of choices, such as `network/device`."""
     group = key.partition("@")[0]
     return group in groups(group.rpartition("/")[0])
-
-
-def _replaced_section(arguments: Sequence[str]) -> str:
-    for argument in arguments:
-        key = argument.partition("=")[0]
-        if key not in groups() and (inner := [each for each in keys() if _is_in(key, each)]):
-            return f"{argument}: a section takes its keys one by one: {', '.join(inner)}"
-    return ""
 
 
 def _is_in(section: str, key: str) -> bool:
@@ -266,11 +242,9 @@ def _no_key(key: str, arguments: Sequence[str]) -> str:
     if _is_group(group) and choice in search_path.choices(group):
         return f"{given}: there is no key {key!r}; write {group}={choice}"
     if "@" in key and given == key:
-        head = "# @package _global_"
         group, _, where = key.partition("@")
-        return (
-            f"a choice of {where.split('.')[0]} with `override /{group}` must begin with `{head}`"
-        )
+        choice = f"a choice of {where.split('.')[0]} with `override /{group}`"
+        return f"{choice} must begin with `# @package _global_`"
     known, choices = _composed([each for each in arguments if each != given])
     section, _, last = key.rpartition(".")
     place, _, value = given.partition("=")
@@ -282,7 +256,7 @@ def _no_key(key: str, arguments: Sequence[str]) -> str:
     if value[:1] == "{" and place[:1] != "+" and place in known:
         return f"{given}: a mapping changes the keys that are there; write ++{place}={{...}}"
     if section in known or section in choices:
-        return f"{given}: {_not_in(section, last, known, choices, arguments)}"
+        return f"{given}: {_not_in(key, known, choices, arguments)}"
     said = f"{given}: there is no key {key!r}"
     elsewhere = _elsewhere(last, known) or list(filter(None, [CALLED.get(key.lower())]))
     if elsewhere:
@@ -300,13 +274,10 @@ def _choice_of(group: str, section: str) -> str:
 
 
 def _not_in(
-    section: str,
-    last: str,
-    known: Sequence[str],
-    choices: Mapping[str, str],
-    arguments: Sequence[str],
+    key: str, known: Sequence[str], choices: Mapping[str, str], arguments: Sequence[str]
 ) -> str:
-    """Return a message why the existing `section` has no key `last`, and what to write instead."""
+    """Return a message why `key` is not in its section, which exists, and what to write instead."""
+    section, _, last = key.rpartition(".")
     inner = [each.rpartition(".")[2] for each in known if _is_in(section, each)]
     there = f"{section}={choices[section]}" if section in choices else section
     if last in inner:  # a sweep: only some choices have the key
@@ -338,13 +309,12 @@ def _of_other_choices(group: str, last: str) -> tuple[str, bool]:
         for key in parts.keys_of(group, name):
             if without_unit(key) == without_unit(last):
                 having.setdefault(key, []).append(name)
-    key = last if last in having else next(iter(having), "")
-    names = sorted(
-        having.get(key, []), key=lambda name: not (CONF / group / f"{name}.yaml").exists()
-    )
-    more = ", ..." if len(names) > NEAR else ""
-    said = f"; {key} is a key of {group}={', '.join(names[:NEAR])}{more}" if names else ""
-    return said, key == last
+    if not having:
+        return "", False
+    key = last if last in having else next(iter(having))
+    names = sorted(having[key], key=lambda name: not (CONF / group / f"{name}.yaml").exists())
+    more = ", ..." * (len(names) > NEAR)
+    return f"; {key} is a key of {group}={', '.join(names[:NEAR])}{more}", key == last
 
 
 def _elsewhere(last: str, known: Sequence[str]) -> list[str]:
@@ -395,13 +365,12 @@ def _with_its_key(word: str) -> str:
         return f"{written.get(word, f'{word}=')}VALUE"
     order = sorted(written, key=lambda group: group not in ("experiment", "method"))
     names = {group: list(search_path.choices(group)) for group in order}
-    if not any(word in choices for choices in names.values()):
-        known = [*keys(), *(name for choices in names.values() for name in choices)]
-        elsewhere = [f"{key}=VALUE" for key in _elsewhere(word, keys())]
-        word = "" if elsewhere else "".join(get_close_matches(word, known, 1, cutoff=0.7))
-    else:
-        elsewhere = []
-    matches = [f"{written.get(word, f'{word}=')}VALUE"] if word in keys() else elsewhere
+    known = [*keys(), *(name for choices in names.values() for name in choices)]
+    if word not in known:
+        if elsewhere := [f"{key}=VALUE" for key in _elsewhere(word, keys())]:
+            return " or ".join(elsewhere[:NEAR])
+        word = "".join(get_close_matches(word, known, 1, cutoff=0.7))
+    matches = [f"{written.get(word, f'{word}=')}VALUE"] * (word in keys())
     matches += [f"{written[group]}{word}" for group in order if word in names[group]]
     return " or ".join(matches[:NEAR])
 
