@@ -9,8 +9,7 @@ import pandas as pd
 from harness.reporting.analysis import load
 from harness.reporting.analysis.comparison import Comparison
 from harness.reporting.figures.theme import Drawing, Figure
-from papers.dct import sparsity, threshold_plots, watch_drawings
-from papers.dct import sparsity_plots as figures
+from papers.dct import plots, sparsity, watch_drawings
 
 FEWEST_DENSITIES, FEWEST_LIFESPANS = 3, 2  # values of one family that make a sweep
 MEANS = "Means over seeds with 95 % intervals"
@@ -97,7 +96,7 @@ def _achieved_density(
 ) -> Figure:
     found = _by_seed(comparison, column, SHARES)
     shares = {method: sparsity.over_seeds(table) for method, table in found.items()}
-    return threshold_plots.achieved_density(shares, asked, what, comparison.title)
+    return plots.achieved_density(shares, asked, what, comparison.title)
 
 
 def _losses(comparison: Comparison, base: str | None) -> Drawing:
@@ -111,7 +110,7 @@ def _losses(comparison: Comparison, base: str | None) -> Drawing:
             for method, table in found.items()
             if base is not None and method != base
         }
-        return figures.losses(own, against, base, comparison.title)
+        return plots.losses(own, against, base, comparison.title)
 
     said = f", and over {base}'s on the same batches" if base else ""
     return Drawing(
@@ -137,7 +136,7 @@ def _times(comparison: Comparison, table: pd.DataFrame, column: str) -> Drawing:
         times = shown.assign(place=places).merge(
             sparsity.times(comparison.measured, base), on="method"
         )
-        return figures.step_times(times, label[column], base, comparison.title)
+        return plots.step_times(times, label[column], base, comparison.title)
 
     note = ""
     if device := _costs(comparison):
@@ -179,7 +178,7 @@ def _quality(comparisons: dict[str, Comparison]) -> Drawing:
     said = f", against {against} of the same seed" if against else ""
     return Drawing(
         f"Quality at the end against sparsity{said}. {MEANS}.",
-        lambda: figures.quality_sparsity(_changes(comparisons), title),
+        lambda: plots.quality_sparsity(_changes(comparisons), title),
     )
 
 

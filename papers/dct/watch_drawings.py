@@ -9,7 +9,7 @@ from harness.config.parts import keeps_largest
 from harness.reporting.analysis import load
 from harness.reporting.analysis.comparison import Comparison
 from harness.reporting.figures.theme import Drawing
-from papers.dct import histogram_plots, threshold_plots, watched
+from papers.dct import plots, watched
 from papers.dct.watched import Saw
 
 MEANS = "Means over seeds with 95 % intervals shaded"
@@ -36,7 +36,7 @@ def _thresholds(rows: pd.DataFrame, title: str) -> dict[str, Drawing]:
         found["thresholds_gradient"] = Drawing(
             "Magnitude that a share of a layer's gradient and residual reaches, as they are "
             f"compressed, with {methods}. {MEANS}.",
-            lambda: threshold_plots.thresholds(watched.lines(of_gradients), "threshold", title),
+            lambda: plots.thresholds(watched.lines(of_gradients), "threshold", title),
         )
     if not cuts.any():
         return found
@@ -44,7 +44,7 @@ def _thresholds(rows: pd.DataFrame, title: str) -> dict[str, Drawing]:
         "thresholds_activations": Drawing(
             "Magnitude that a share of a sample's activations at a cut reaches, mean of a batch, "
             f"where just these cross the cut and where all do. {MEANS}.",
-            lambda: threshold_plots.thresholds(
+            lambda: plots.thresholds(
                 watched.with_and_without(rows), "mean threshold\nof a row", title
             ),
         ),
@@ -61,7 +61,7 @@ def _histograms(bins: pd.DataFrame, title: str) -> Drawing:
     def draw() -> Any:
         each = [watched.shares(group) for _, group in first.groupby(["of", "step"])]
         told = f"{title}\n{one}, seed {seed}"
-        return histogram_plots.activations(pd.concat(each), watched.distances(of_one), told)
+        return plots.activations(pd.concat(each), watched.distances(of_one), told)
 
     return Drawing(
         f"Activations before each cut, of one batch with {one}, and distributions of the same mean "

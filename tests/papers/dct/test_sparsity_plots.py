@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from harness.reporting.figures import theme
-from papers.dct import sparsity_plots as sparsity
+from papers.dct import plots
 from tests.papers.dct.test_threshold_plots import inside
 
 PARTS = {"compute_s": 0.1, "compress_s": 0.02, "exposed_s": 0.03}
@@ -21,7 +21,7 @@ def times() -> pd.DataFrame:
 
 
 def test_bars_are_the_parts_of_a_step_in_order_with_their_change():
-    figure = sparsity.step_times(times(), "sparsity", "dense")
+    figure = plots.step_times(times(), "sparsity", "dense")
     (axes,) = figure.axes
     heights = [bar.get_height() for group in axes.containers[:3] for bar in group]
     assert heights == pytest.approx([0.1] * 3 + [0.02] * 3 + [0.03] * 3)
@@ -36,7 +36,7 @@ def test_bars_are_the_parts_of_a_step_in_order_with_their_change():
     assert spans[1] == pytest.approx([0.14, 0.16]) and spans[2] == pytest.approx([0.2, 0.3])
     assert spans[0] == pytest.approx([0.2, 0.2]) and inside(figure)
     with pytest.raises(theme.NothingToDraw, match="iteration_s"):
-        sparsity.step_times(times().assign(iteration_s=math.nan), "sparsity", "dense")
+        plots.step_times(times().assign(iteration_s=math.nan), "sparsity", "dense")
 
 
 def line(*values: float) -> pd.DataFrame:
@@ -45,14 +45,14 @@ def line(*values: float) -> pd.DataFrame:
 
 def test_losses_are_above_what_they_are_over_the_baseline_s():
     own = {"allreduce": line(3, 2), "dct_dp_0.05": line(4, 3)}
-    upper, lower = sparsity.losses(own, {"dct_dp_0.05": line(33, 50)}, "allreduce").axes
+    upper, lower = plots.losses(own, {"dct_dp_0.05": line(33, 50)}, "allreduce").axes
     assert {each.get_label() for each in upper.get_lines()} == set(own)
     zero_and_one = {each.get_label(): each.get_ydata() for each in lower.get_lines()}
     assert list(zero_and_one["dct_dp_0.05"]) == [33, 50]
     assert "%" in lower.get_ylabel() and lower.get_xlabel() == "step"
-    assert len(sparsity.losses(own, {}, None).axes) == 1
+    assert len(plots.losses(own, {}, None).axes) == 1
     with pytest.raises(theme.NothingToDraw, match="loss"):
-        sparsity.losses({"allreduce": line(math.nan)}, {}, None)
+        plots.losses({"allreduce": line(math.nan)}, {}, None)
 
 
 def quality(*pairs: tuple[str, float, float]) -> pd.DataFrame:
@@ -63,11 +63,9 @@ def quality(*pairs: tuple[str, float, float]) -> pd.DataFrame:
 def test_every_metric_and_setting_has_a_panel_and_sparsity_its_place():
     few = quality(("dct_mp", 1.0, 0.0), ("dct_mp", 0.05, 2.0), ("dct_mp", 0.25, -1.0))
     more = quality(("dct_mp", 1.0, 0.0), ("dct_mp", 0.5, 5.0))
-    metrics = {
-        "loss, %\nover dense's": {"2 stages": few, "3 stages": more},
-        "bleu": {"2 stages": few.iloc[:0], "3 stages": few.iloc[:0]},
-    }
-    figure = sparsity.quality_sparsity(metrics, "title")
+    metrics = {"loss, %\nover dense's": {"2 stages": few, "3 stages": more},
+               "bleu": {"2 stages": few.iloc[:0], "3 stages": few.iloc[:0]}}  # fmt: skip
+    figure = plots.quality_sparsity(metrics, "title")
     left, right = figure.axes
     assert (left.get_title(), right.get_title()) == ("2 stages", "3 stages")
     said = [text.get_text() for text in left.get_xticklabels()]
@@ -82,4 +80,4 @@ def test_every_metric_and_setting_has_a_panel_and_sparsity_its_place():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["dct_mp"]
     assert inside(figure)
     with pytest.raises(theme.NothingToDraw, match="metric"):
-        sparsity.quality_sparsity({"bleu": {"": few.iloc[:0]}})
+        plots.quality_sparsity({"bleu": {"": few.iloc[:0]}})

@@ -10,10 +10,8 @@ from matplotlib.colors import to_hex
 from harness.records.run_directory import Bin
 from harness.reporting.figures import theme
 from harness.reporting.figures.styles import style
-from papers.dct import histogram_plots as histograms
-from papers.dct import threshold_plots as thresholds
-from papers.dct import watched
-from papers.dct.threshold_plots import of_density
+from papers.dct import plots, watched
+from papers.dct.plots import of_density
 
 DENSITIES = (0.5, 0.25, 0.1, 0.05, 0.02)
 
@@ -40,7 +38,7 @@ def inside(figure) -> bool:
 
 
 def test_every_threshold_is_drawn_in_the_look_of_its_density():
-    upper, lower = thresholds.thresholds(given(("a", "b")), "threshold").axes
+    upper, lower = plots.thresholds(given(("a", "b")), "threshold").axes
     assert (upper.get_title(), lower.get_title()) == ("a", "b")
     drawn = {tuple(line.get_ydata()): line for line in lower.get_lines()}
     for density in DENSITIES:
@@ -57,7 +55,7 @@ def test_every_threshold_is_drawn_in_the_look_of_its_density():
 
 
 def test_of_two_kinds_the_second_is_dotted_and_hollow():
-    figure = thresholds.thresholds(given(kinds=("measured", "Laplace fit")), "threshold")
+    figure = plots.thresholds(given(kinds=("measured", "Laplace fit")), "threshold")
     lines = figure.axes[0].get_lines()
     assert [line.is_dashed() for line in lines].count(True) == len(DENSITIES) == len(lines) / 2
     assert {line.get_markerfacecolor() for line in lines if line.is_dashed()} == {"white"}
@@ -67,20 +65,20 @@ def test_of_two_kinds_the_second_is_dotted_and_hollow():
 
 @pytest.mark.parametrize("kinds", [(), (watched.WITHOUT, watched.WITH)])
 def test_a_legend_is_not_cut_off(kinds):
-    assert inside(thresholds.thresholds(given(kinds=kinds), "threshold"))
+    assert inside(plots.thresholds(given(kinds=kinds), "threshold"))
     names = {f"dct_mp_laplace_{density:g}": density for density in DENSITIES}
     shares = {name: given().drop(columns="of").query("density == @d") for name, d in names.items()}
-    assert inside(thresholds.achieved_density(shares, names, "activations"))
+    assert inside(plots.achieved_density(shares, names, "activations"))
 
 
 def test_a_threshold_of_zero_is_off_a_logarithmic_axis_and_none_is_no_figure():
     lines = given()
     zero = lines.assign(value=lines.value.where(lines.step > 0, 0.0), low=0.0)
-    axes = thresholds.thresholds(zero, "threshold").axes[0]
+    axes = plots.thresholds(zero, "threshold").axes[0]
     assert 0 < axes.get_ylim()[0] < zero.value[zero.value > 0].min()
     for nothing in (lines.iloc[:0], lines.assign(value=0.0)):
         with pytest.raises(theme.NothingToDraw, match="watch"):
-            thresholds.thresholds(nothing, "threshold")
+            plots.thresholds(nothing, "threshold")
 
 
 def test_what_was_sent_is_beside_what_was_asked_for():
@@ -88,13 +86,13 @@ def test_what_was_sent_is_beside_what_was_asked_for():
     unknown = table.assign(value=math.nan)
     shares = {"dct_mp_laplace_0.25": table, "allreduce": unknown}
     asked = {"dct_mp_laplace_0.25": 0.25, "allreduce": 1.0}
-    (axes,) = thresholds.achieved_density(shares, asked, "activations").axes
+    (axes,) = plots.achieved_density(shares, asked, "activations").axes
     line, target = axes.get_lines()
     assert line.get_ydata().tolist() == [0.2, 0.15] and set(target.get_ydata()) == {0.25}
     assert to_hex(line.get_color()) == style("dct_mp_laplace_0.25").color.lower()
     assert "activations" in axes.get_ylabel() and axes.get_ylim()[1] < 1
     with pytest.raises(theme.NothingToDraw, match="achieved_density"):
-        thresholds.achieved_density({"allreduce": unknown}, asked, "activations")
+        plots.achieved_density({"allreduce": unknown}, asked, "activations")
 
 
 def test_a_density_is_a_whole_line_of_its_own():
@@ -115,7 +113,7 @@ def test_a_histogram_is_drawn_with_the_fits_of_its_moments():
     shares = pd.concat(
         [watched.shares(group) for _, group in table.groupby(["of", "step"])], ignore_index=True
     )
-    figure = histograms.activations(shares, watched.distances(table), "title")
+    figure = plots.activations(shares, watched.distances(table), "title")
     assert [axes.get_title() for axes in figure.axes] == [
         f"cut{cut}, step {step}" for cut in (0, 1) for step in (5, 900)
     ]
@@ -128,4 +126,4 @@ def test_a_histogram_is_drawn_with_the_fits_of_its_moments():
     assert first.get_yscale() == "log" and "Laplace 0." in first.texts[0].get_text()
     assert inside(figure)
     with pytest.raises(theme.NothingToDraw, match="histograms.csv"):
-        histograms.activations(shares.iloc[:0], watched.distances(table))
+        plots.activations(shares.iloc[:0], watched.distances(table))
