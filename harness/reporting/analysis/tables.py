@@ -97,8 +97,9 @@ def _cell(row: dict[str, Any], name: str, column: Column, numbers: Mapping[str, 
     scale = 100 if column.percent else 1
     ends = ("low", "high") if name == "measured" else (f"{name}_low", f"{name}_high")
     low, high = map(row.get, ends)
-    known = low is not None and not pd.isna(low)
-    interval = f"±{figure((high - low) / 2, column.digits - 1)}" if known else ""
+    interval = ""
+    if low is not None and high is not None and not pd.isna(low):
+        interval = f"±{figure((high - low) / 2, column.digits - 1)}"
     return number(scale * value, column.digits, interval, before)
 
 
