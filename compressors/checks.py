@@ -60,17 +60,13 @@ def check_tensor(
         and value.dtype is dtype
         and value.layout is torch.strided
         and value.dim() == len(shape)
-        and all(map(_fits, value.shape, shape))
+        and all(wanted in (None, got) for got, wanted in zip(value.shape, shape, strict=True))
         and value.device == device
         and value.is_contiguous()
     ):
         kind = str(dtype).removeprefix("torch.")
         lengths = ", ".join("k" if length is None else str(length) for length in shape)
         refuse(part, what, f"a contiguous {kind} tensor [{lengths}] on {device}", value)
-
-
-def _fits(length: int, wanted: int | None) -> bool:
-    return wanted is None or length == wanted
 
 
 def check_reduced(compressor: Compressor, reduced: Any, n: int, device: torch.device) -> None:

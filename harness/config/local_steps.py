@@ -39,7 +39,8 @@ class LocalSteps(Parallel):
 
     def __post_init__(self) -> None:
         for key, least in (("h", 1), ("fragments", 1), ("lag", 0), ("warmup_rounds", 0)):
-            _check_whole(key, getattr(self, key), least)
+            if type(value := getattr(self, key)) is not int or value < least:
+                raise ValueError(f"{key} must be a whole number >= {least}, got {value!r}")
         for key, choices in (("outer", OUTER), ("pattern", PATTERNS), ("peers", PEERS)):
             if (value := getattr(self, key)) not in choices:
                 raise ValueError(f"{key} must be {' or '.join(choices)}, got {value!r}")
@@ -89,11 +90,6 @@ class LocalSteps(Parallel):
         """Return the number of exchanges that begin in the first `steps` steps at a fixed `h`."""
         warm = min(steps, self.warmup_rounds)
         return warm + (steps - warm + self.lag) // self.steps_apart
-
-
-def _check_whole(key: str, value: object, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise ValueError(f"{key} must be a whole number >= {least}, got {value!r}")
 
 
 def _check_number(key: str, value: object, allowed: str, holds: object) -> None:

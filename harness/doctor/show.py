@@ -41,14 +41,11 @@ def plain(groups: Groups, command: str) -> str:
     for group, findings in groups.items():
         lines.append(group)
         for finding in findings:
-            lines.append(f"  {finding.mark:<8}{finding.name:<{NAME_WIDTH}} {_said(finding)}")
+            said = f"{finding.found}: {finding.means}" if finding.means else finding.found
+            lines.append(f"  {finding.mark:<8}{finding.name:<{NAME_WIDTH}} {said}")
             if finding.enable:
                 lines.append(" " * (NAME_WIDTH + 11) + f"-> {finding.enable}")
     return "\n".join([*lines, "", verdict(groups, command)[1]])
-
-
-def _said(finding: Finding) -> str:
-    return f"{finding.found}: {finding.means}" if finding.means else finding.found
 
 
 def _on_terminal(groups: Groups, command: str) -> None:

@@ -4,6 +4,7 @@ The namespace ends with the trial, and the kernel removes its content.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from pyroute2 import IPRoute
 from pyroute2.protocols import ETH_P_ALL
@@ -16,18 +17,6 @@ _LOOPBACK = 1  # index of lo in every namespace
 _INGRESS = 0xFFFF0000
 
 
-def _veth(ip: IPRoute) -> None:
-    ip.link("add", kind="veth", ifname="try0", peer="try1")
-
-
-def _ifb(ip: IPRoute) -> None:
-    ip.link("add", kind="ifb", ifname="try0")
-
-
-def _shaper(ip: IPRoute) -> None:
-    shape(ip, _LOOPBACK, "lo", rate_mbit=100.0, queue_bytes=1 << 20)
-
-
 def _redirect(ip: IPRoute) -> None:
     ip.tc("add", "ingress", _LOOPBACK, _INGRESS)
     redirect = {"kind": "mirred", "direction": "egress", "action": "redirect"}
@@ -37,17 +26,13 @@ def _redirect(ip: IPRoute) -> None:
     )  # fmt: skip
 
 
-def _fq(ip: IPRoute) -> None:
-    ip.tc("add", "fq", _LOOPBACK, ROOT)
-
-
-NEEDED: dict[str, Callable[[IPRoute], None]] = {  # by every run
-    "veth": _veth,
-    "ifb": _ifb,
-    "htb + bfifo": _shaper,
+NEEDED: dict[str, Callable[[IPRoute], Any]] = {  # by every run
+    "veth": lambda ip: ip.link("add", kind="veth", ifname="try0", peer="try1"),
+    "ifb": lambda ip: ip.link("add", kind="ifb", ifname="try0"),
+    "htb + bfifo": lambda ip: shape(ip, _LOOPBACK, "lo", rate_mbit=100.0, queue_bytes=1 << 20),
     "ingress + u32 + mirred": _redirect,
 }
-OTHERS: dict[str, Callable[[IPRoute], None]] = {"fq": _fq}
+OTHERS: dict[str, Callable[[IPRoute], Any]] = {"fq": lambda ip: ip.tc("add", "fq", _LOOPBACK, ROOT)}
 
 
 def offered() -> dict[str, str]:
@@ -56,7 +41,7 @@ def offered() -> dict[str, str]:
     return found | {"netem": "" if impairments.available() else impairments.MISSING}
 
 
-def _refusal(kind: str, tried: Callable[[IPRoute], None]) -> str:
+def _refusal(kind: str, tried: Callable[[IPRoute], Any]) -> str:
     scratch = Namespace.create()
     try:
         with scratch.entered(), IPRoute() as ip, attempt(f"try {kind}"):

@@ -21,11 +21,6 @@ def share(run_dir: Path) -> dict[str, str]:
     return found
 
 
-def _when(row: str) -> float:
-    """Return step or time, the first column of every table."""
-    return float(row.partition(",")[0])
-
-
 def join(run_dir: Path, others: list[dict[str, str]]) -> None:
     """Add the shares of machines 1, 2, ..., with rows ordered by step or time.
 
@@ -37,7 +32,9 @@ def join(run_dir: Path, others: list[dict[str, str]]) -> None:
         header, *rows = (run_dir / name).read_text().splitlines(keepends=True)
         parts = [rows, *(other[name].splitlines(keepends=True) for other in others)]
         draft = run_dir / f".{name}"
-        draft.write_text(header + "".join(merge(*parts, key=_when)))
+        # The first column of every table is a step or a time.
+        merged = merge(*parts, key=lambda row: float(row.partition(",")[0]))
+        draft.write_text(header + "".join(merged))
         os.replace(draft, run_dir / name)
     with (run_dir / EVENTS).open("a") as file:
         for number, other in enumerate(others, 1):

@@ -145,10 +145,10 @@ class Simulated:
                 scale * self.packet_s, profile.extremes().highest_mbit * BYTES_PER_MBIT
             ),
             tcp=self._tcp(scale),
-            efficiencies=[
+            efficiencies=sorted(
                 (float(mbit) * BYTES_PER_MBIT, share)
-                for mbit, share in sorted((self.efficiencies or {}).items(), key=_rate)
-            ],
+                for mbit, share in (self.efficiencies or {}).items()
+            ),
         )
 
     def _tcp(self, scale: float) -> TcpFlows:
@@ -270,10 +270,6 @@ TWINS: Mapping[str, type[Simulated]] = {  # by the choice that `twin` of a real 
 
 def _most(value: float | None) -> float:
     return inf if value is None else value
-
-
-def _rate(told: tuple[Any, Any]) -> float:
-    return float(told[0])
 
 
 def _check_efficiencies(told: Any) -> None:

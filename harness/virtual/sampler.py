@@ -62,8 +62,7 @@ class Sampler:
 
     def _sample(self, due_s: float, now: dict[str, float], end_s: float) -> list[LinkSample]:
         state = self._link_states.at(due_s)
-        shown = zip(self._names[self._shown], state.links[:-1][self._shown], strict=True)
-        links = dict(shown)
+        links = dict(zip(self._names[self._shown], state.links[:-1][self._shown], strict=True))
         self._tell(due_s, links, state.flows)
         went_s = end_s - self._time_s
         share = (due_s - self._time_s) / went_s if went_s else 1.0
@@ -82,8 +81,8 @@ class Sampler:
 
     def _bytes(self, link: str, now: dict[str, float], share: float) -> float:
         """Return the bytes that `link` has carried after `share` of the step."""
-        earlier = (self.before or {}).get(link, 0.0)
-        return earlier + _between(self._carried.get(link, 0.0), now.get(link, 0.0), share)
+        before, after = self._carried.get(link, 0.0), now.get(link, 0.0)
+        return (self.before or {}).get(link, 0.0) + (before + share * (after - before))
 
     def _tell(self, time_s: float, links: dict[str, Link], flows: int) -> None:
         """Record changes of the conditions, and competing flows that start and stop."""
@@ -99,7 +98,3 @@ class Sampler:
                 flow = f"{pair}.{number}"
                 self.events.append(event, time_s, flow=flow, pair=pair, planned_s=time_s)
         self._told, self._flows = links, flows
-
-
-def _between(before: float, after: float, share: float) -> float:
-    return before + share * (after - before)

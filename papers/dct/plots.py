@@ -59,9 +59,10 @@ def of_density(density: float) -> Style:
 
 @mpl.rc_context(LOOK)
 def thresholds(lines: pd.DataFrame, label: str, title: str = "") -> Figure:
-    """Draw a panel for each layer, a line for each density and, if `lines` has it, kind.
+    """Draw thresholds over steps: a panel per layer, a line per density and kind.
 
-    `lines` has columns of, density, step, value, low, high; the second kind is dotted.
+    `lines` has columns of, density, step, value, low, high, and perhaps kind; the second kind is
+    dotted. Raise NothingToDraw if no threshold is above 0.
     """
     if lines.empty or not (lines.value > 0).any():
         raise NothingToDraw("nothing that a watch saw has a threshold above 0")
@@ -91,9 +92,10 @@ def thresholds(lines: pd.DataFrame, label: str, title: str = "") -> Figure:
 def achieved_density(
     shares: Tables, asked: Mapping[str, float], what: str, title: str = ""
 ) -> Figure:
-    """Draw the share of `what` that each method sent over the steps, beside the `asked` one.
+    """Draw the share of `what` that each method sent over steps, and the `asked` one dotted.
 
-    `shares` has a table by method with columns step, value, low, high.
+    `shares` has a table by method with columns step, value, low, high. Raise NothingToDraw without
+    a value.
     """
     most_first = sorted(shares, key=lambda method: -asked[method])
     known = {name: shares[name] for name in most_first if shares[name].value.notna().any()}
@@ -198,9 +200,10 @@ def step_times(times: pd.DataFrame, label: str, base: str | None, title: str = "
 
 @mpl.rc_context(LOOK)
 def losses(own: Tables, against: Tables, base: str | None, title: str = "") -> Figure:
-    """Draw the training loss over steps and, if `against` has any, percent over `base`'s below.
+    """Draw training loss over steps, a line per method.
 
-    Both have a table by method with columns step, value, low, high.
+    If `against` has tables, draw percent over the loss of `base` in a panel below. Tables, by
+    method, have columns step, value, low, high. Raise NothingToDraw without any loss.
     """
     if all(table.value.isna().all() for table in own.values()):
         raise NothingToDraw("no method has a number for loss")
@@ -222,9 +225,10 @@ def losses(own: Tables, against: Tables, base: str | None, title: str = "") -> F
 
 @mpl.rc_context(LOOK)
 def quality_sparsity(metrics: Mapping[str, Tables], title: str = "") -> Figure:
-    """Draw a row of panels for each metric, a panel for each setting, a line for each family.
+    """Draw quality over sparsity: a row of panels per metric, a column per setting.
 
-    `metrics` has tables by axis label and setting, with family, density, value, low, high.
+    A panel has a line per family. `metrics` has tables by axis label and setting, with columns
+    family, density, value, low, high. Raise NothingToDraw if all are empty.
     """
     found = {label: {at: rows for at, rows in tables.items() if len(rows)}
              for label, tables in metrics.items()}  # fmt: skip

@@ -51,10 +51,6 @@ def _spoken(values: Counter[str], runs: int) -> list[str]:
     return [f"{value} ({count} of {runs} runs)" for value, count in sorted(values.items())]
 
 
-def _short(curve: dict[str, Any]) -> str:
-    return str(curve.get("sha256"))[:DIGITS]
-
-
 def _of_run(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     git = told.get("git") or {}
     if git:
@@ -78,7 +74,8 @@ def _of_run(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if told.get("seed") is not None:
         yield "seed", str(told["seed"])
     if isinstance(curve := told.get("curve"), dict):
-        yield "timed by the training of run", f"{curve.get('run')}, {CURVE} {_short(curve)}"
+        short = str(curve.get("sha256"))[:DIGITS]
+        yield "timed by the training of run", f"{curve.get('run')}, {CURVE} {short}"
     network = told.get("network") or {}
     for name in OF_NETWORK:
         if network.get(name) is not None:
