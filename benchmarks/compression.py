@@ -28,7 +28,7 @@ from torch import Tensor
 
 from compressors import kernels
 from compressors.chunks import add_find_, chunks_of
-from compressors.half import add_cast_
+from compressors.fused import add_cast_
 from compressors.packing import add_pack_signs_
 from compressors.randomk import RandomK
 from compressors.sparse import sum_

@@ -26,8 +26,7 @@ from local import Step, gradient
 from torch import Tensor
 
 from compressors.buffers import Buffers
-from compressors.fused import add_and_take_largest
-from compressors.half import add_cast_
+from compressors.fused import add_and_take_largest, add_cast_
 from compressors.kernels import gpu
 from compressors.packing import add_all_signs_, add_pack_signs_
 from compressors.stochastic import Grid, add_round_, average_

@@ -9,15 +9,16 @@ entries in the next search.
 from collections.abc import Sequence
 from math import isfinite
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from compressors import kernels
 from compressors.base import Workers
 from compressors.buffers import Buffers
 from compressors.chunks import Chunks, add_find_
-from compressors.half import add_cast_
 from compressors.kernels import gpu
-from compressors.packing import add_pack_signs_, add_signs_
+from compressors.packing import NOTHING, add_pack_signs_, add_signs_
 from compressors.sparse import add_at_, add_take_out_, sum_
 from compressors.stochastic import Grid, add_measure_, add_round_, average_
 from compressors.topk_select import Entries, add_reaching_, estimate, take_largest_
@@ -215,3 +216,27 @@ def _examine_taken(buffers: Buffers, found: Entries, erases: bool) -> None:
     buffers.examine()
     if erases:
         buffers.total.index_fill_(0, index, 0)
+
+
+def add_cast_(total: Tensor, added: Tensor | None, size: int, wire: Tensor, keep: bool) -> float:
+    """Write (total += added) / size to `wire`, all [n]. Return the sum's largest magnitude.
+
+    With `keep`, `total` becomes the rounding error, otherwise the sum.
+    """
+    native = kernels.of(total, added)
+    kernels.require_room("wire", wire, total.numel())
+    if native is not None:
+        other = NOTHING if added is None else added.numpy()
+        bits = wire.view(torch.int16).numpy().view(np.uint16)
+        is_bfloat = wire.dtype == torch.bfloat16
+        largest = native.casts.encode(total.numpy(), other, size, is_bfloat, keep, bits)
+        return float(np.int32(largest).view(np.float32))
+    if gpu.takes(total):
+        return float(gpu.add_cast_(total, added, size, wire, keep))
+    if added is not None:
+        total.add_(added)
+    largest = float(torch.stack(torch.aminmax(total)).abs().max())
+    wire.copy_(total * (1 / size))
+    if keep:
+        total.sub_(wire.float().mul_(size))
+    return largest

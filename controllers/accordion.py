@@ -7,10 +7,34 @@ The network does not influence the choice.
 """
 
 from dataclasses import dataclass, field
+from math import isfinite
 
 from controllers.base import Controller, Observation
 from controllers.limits import check, check_above, check_share, check_whole
-from controllers.norm_change import NormChange
+
+
+@dataclass
+class NormChange:
+    """Relative change |n_before - n_now| / n_before between mean norms of two full stretches."""
+
+    window: int  # exchanges of a stretch
+    ratio: float = field(default=float("inf"), init=False)  # inf before two stretches are over
+    done: int = field(default=0, init=False)  # stretches that are over
+    _sum: float = field(default=0.0, init=False, repr=False)
+    _count: int = field(default=0, init=False, repr=False)
+    _before: float | None = field(default=None, init=False, repr=False)
+
+    def update(self, norm: float) -> None:
+        """Add one exchange's norm. A norm that is not finite does not change the mean."""
+        self._count += 1
+        self._sum += norm if isfinite(norm) else self._sum / max(1, self._count - 1)
+        if self._count < self.window:
+            return
+        now = self._sum / self._count
+        if self._before is not None:
+            self.ratio = abs(self._before - now) / self._before if self._before else 0.0
+        self._before, self._sum, self._count = now, 0.0, 0
+        self.done += 1
 
 
 @dataclass(kw_only=True)

@@ -12,7 +12,7 @@ import pytest
 from compressors import kernels
 from harness import locks
 from harness.config.scales import compose
-from harness.doctor import accelerators, kernel, machine, permissions, programs, trial
+from harness.doctor import accelerators, kernel, machine, permissions, trial
 from harness.doctor.composition import build
 from harness.doctor.findings import Finding, told
 from harness.doctor.show import plain, verdict
@@ -114,7 +114,7 @@ def test_iperf3_is_needed_by_competing_flows_alone_and_not_too_old(tmp_path, mon
         write(script, f"#!/bin/sh\necho 'iperf {version} (cJSON 1.5.2)'\n")
         script.chmod(0o755)
         for asked, mark in zip((quiet, busy), marks, strict=True):
-            [found] = [f for f in programs.programs([asked]) if f.name == "iperf3"]
+            [found] = [f for f in machine.programs([asked]) if f.name == "iperf3"]
             assert found.mark == mark and version in found.found
             assert "3.9" in found.found
 

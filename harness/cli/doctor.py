@@ -10,7 +10,7 @@ from harness.cli.arguments import Arguments
 from harness.config.refused import in_a_line
 from harness.config.scales import describe
 from harness.config.settings import BadSetting, Settings
-from harness.doctor import accelerators, data, kernel, machine, permissions, programs
+from harness.doctor import accelerators, data, kernel, machine, permissions
 from harness.doctor.composition import Composition, build
 from harness.doctor.findings import Finding, told
 from harness.doctor.show import Groups, as_json, show, verdict
@@ -62,7 +62,7 @@ def examine(settings: Sequence[Settings]) -> Groups:
             "links": partial(kernel.links, shaped, enclosed),
             "congestion": partial(kernel.tcp, shaped),
         },
-        "programs": {"programs": partial(programs.programs, runs)},
+        "programs": {"programs": partial(machine.programs, runs)},
         "machine": {
             "cores": partial(machine.cores, runs),
             "memory": partial(machine.memory, runs),

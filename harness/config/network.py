@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Protocol
 
 from harness.config.device_costs import Given
 from profiles.base import Profile
+from profiles.limits import check_profile, check_whole
 
 CALIBRATED = "calibrated"  # virtual time with this machine's constants
 
@@ -57,3 +58,26 @@ class NetworkChoice(Protocol):
         `represented` returns the elements of the original model, None without a stand-in.
         """
         ...
+
+
+def check_halves(left: int | None, access: Any) -> None:
+    """Raise ValueError unless `left` (node count) and `access` (profile of its links) are valid."""
+    if left is not None:
+        check_whole(1, left=left)
+    if access is not None:
+        check_profile(access=access)
+        if access.extremes().flows:
+            raise ValueError("access must be a profile without competing flows: use the trunk's")
+
+
+def check_nodes(nodes: int, left: int | None) -> None:
+    """Raise ValueError unless each half has at least one of the `nodes`."""
+    if nodes < 2:
+        raise ValueError(f"a dumbbell needs at least 2 nodes, got {nodes}")
+    if left is not None:
+        check_whole(1, nodes - 1, left=left)
+
+
+def on_left(nodes: int, left: int | None) -> int:
+    """Return the number of nodes on the left; None means half of `nodes`, rounded up."""
+    return left or (nodes + 1) // 2

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-ORDERS = ("gpipe", "1f1b")  # of micro-batches, in harness.engine.pipeline.schedule
+ORDERS = ("gpipe", "1f1b")  # of micro-batches, in harness.engine.pipeline.engine
 
 
 class Parallel:

@@ -5,7 +5,6 @@ from typing import Any
 
 from controllers.base import Observation
 from harness.contract.laws import Law, Make, demand
-from harness.contract.observations import seen
 from harness.engine.exchange.reduction import density_of, state_of
 
 KINDS = ("log-normal", "heavy", "constant", "zero", "rising", "falling", "jumping")
@@ -82,3 +81,23 @@ LAWS = (
     Law("the same delays give the same densities and states", same_again),
     Law("times decide nothing, unless reacts_to_network", same_at_any_times, SCALES),
 )
+
+
+def seen(step: int, **values: Any) -> Observation:
+    """Return exchange `step` of 4 workers with 4000 dense bytes; `values` replace its fields."""
+    usual = dict(
+        step=step,
+        time_s=0.1 * step,
+        density=0.1,
+        comm_s=0.1,
+        compress_s=0.01,
+        compute_s=0.05,
+        backward_s=0.04,
+        overlap_window_s=0.03,
+        exposed_s=0.05,
+        sent_bytes=10,
+        received_bytes=10,
+        dense_bytes=4000,
+        workers=4,
+    )
+    return Observation(**{**usual, **values})

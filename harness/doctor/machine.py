@@ -1,15 +1,17 @@
-"""Findings on the machine: cores, memory, disk, limits, and other users."""
+"""Findings on the machine: cores, memory, disk, limits, other users, and system programs."""
 
 import os
+import re
 import resource
 import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness import locks
 from harness.config.run import Run
 from harness.doctor.composition import Composition
-from harness.doctor.findings import Finding
+from harness.doctor.findings import Finding, needed
 from harness.emulation import ledger
 from harness.emulation.ledger import SUFFIX
 
@@ -20,6 +22,8 @@ BASE_BYTES, WORKER_BYTES = 0.7 * GIB, 0.3 * GIB
 COPIES = 7  # float32: weights, gradients, buckets, momentum, residual, compensated, received
 LEAST_DISK_BYTES, LEAST_SHARED_BYTES = GIB, GIB // 4
 BASE_FILES, FILES_PER_WORKER = 128, 8
+IPERF3_LEAST = (3, 9)
+TRY_S = 10.0  # for a program to say its version
 MEMORY = Path("/proc/meminfo")
 
 
@@ -106,3 +110,21 @@ def others(lock: Path | None = None, ledgers: Path = Path(ledger.FOLDER)) -> Ite
         means = "a run changed an interface of this machine, and goes on or died"
         enable = "`python -m harness.doctor --clean` puts back what dead runs changed"
         yield Finding("ledgers", "warn", found, means, enable)
+
+
+def programs(asked: Sequence[Composition]) -> Iterator[Finding]:
+    """Return a finding on iperf3, which makes competing flows: present, and new enough."""
+    flows = max((run.profile.extremes().flows for run, _ in asked), default=0)
+    purpose = f"the profile's {flows} competing flows" if flows else "competing flows"
+    wanted, enable = needed(flows > 0), "sudo apt-get install iperf3"
+    if (path := shutil.which("iperf3")) is None:
+        yield Finding("iperf3", wanted, "not found in PATH", purpose, enable)
+        return
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=TRY_S)
+    if (number := re.search(r"(\d+)\.(\d+)", said.stdout)) is None:
+        yield Finding("iperf3", "warn", "could not tell its version", purpose)
+    elif (int(number[1]), int(number[2])) < IPERF3_LEAST:
+        older = f"{number[0]}, older than {'.'.join(map(str, IPERF3_LEAST))}"
+        yield Finding("iperf3", wanted, older, purpose, enable)
+    else:
+        yield Finding("iperf3", "ok", number[0], purpose)

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.emulation import tcp_settings
-from harness.emulation.iperf import CompetingPath, FlowRecord, IperfFlow
+from harness.emulation.iperf import CompetingPath, Connection, FlowRecord, IperfFlow, Sockets
 from harness.emulation.links import NetworkError
 from harness.emulation.namespaces import Namespace
-from harness.emulation.sockets import Connection, Sockets
 from harness.records.run_directory import Events
 
 _FIRST_PORT = 5201

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pyroute2 import IPRoute
 
-from harness.config.dumbbell_sides import check_halves, check_nodes, on_left
+from harness.config.network import check_halves, check_nodes, on_left
 from harness.emulation import links, veth
 from harness.emulation.direction import Direction, ShapingPoint
 from harness.emulation.iperf import CompetingPath

@@ -21,7 +21,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import TC_H_ROOT
 
-from harness.emulation import ethtool, user_namespace
+from harness.emulation import tcp_settings, user_namespace
 from harness.emulation.links import NetworkError, attempt
 from harness.emulation.namespaces import Namespace
 from harness.emulation.redirect import redirect
@@ -185,7 +185,7 @@ def one_packet_each(interface: str) -> None:
     joins no packets. Raise NetworkError if the kernel refuses.
     """
     try:
-        ethtool.ask(interface, ethtool.SET_TSO, 0)
+        tcp_settings.ethtool(interface, tcp_settings.SET_TSO, 0)
     except OSError as error:
         message = f"turn segmentation offload of {interface} off: {error.strerror}"
         raise NetworkError(message) from error

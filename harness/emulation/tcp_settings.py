@@ -1,10 +1,12 @@
 """TCP settings of the namespaces: sysctls, congestion control, offloads; set and read back."""
 
+import ctypes
 import errno
+import fcntl
 import socket
+import struct
 from pathlib import Path
 
-from harness.emulation import ethtool
 from harness.emulation.links import NetworkError
 
 PINNED = {
@@ -20,6 +22,9 @@ FORWARDING = {
     "net/ipv4/conf/default/rp_filter": "0",
 }
 BUFFERS = {"net/ipv4/tcp_rmem": "4096 131072 {}", "net/ipv4/tcp_wmem": "4096 16384 {}"}
+GET_TSO, GET_GSO, GET_GRO, SET_TSO = 0x1E, 0x23, 0x2B, 0x1F  # ETHTOOL_GTSO ...
+_SIOCETHTOOL = 0x8946
+_VALUE = struct.Struct("II")  # a command, and the value it sets or returns
 
 
 def sysctls(receive_buffer_bytes: int, send_buffer_bytes: int) -> dict[str, str]:
@@ -82,5 +87,14 @@ def require_known(**names: str) -> None:
 
 def read_offloads(interface: str) -> dict[str, bool]:
     """Return {"tso", "gso", "gro"} of an interface, each True if it is on."""
-    asked = {"tso": ethtool.GET_TSO, "gso": ethtool.GET_GSO, "gro": ethtool.GET_GRO}
-    return {name: bool(ethtool.ask(interface, command)) for name, command in asked.items()}
+    asked = {"tso": GET_TSO, "gso": GET_GSO, "gro": GET_GRO}
+    return {name: bool(ethtool(interface, command)) for name, command in asked.items()}
+
+
+def ethtool(interface: str, command: int, value: int = 0) -> int:
+    """Run an ethtool `command` on an interface of the calling thread's namespace; OSError."""
+    held = ctypes.create_string_buffer(_VALUE.pack(command, value), _VALUE.size)
+    request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(held))
+    with socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, _SIOCETHTOOL, request)
+    return int(_VALUE.unpack(held.raw)[1])

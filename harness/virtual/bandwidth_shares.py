@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import ive
 
 from harness.virtual.link_states import LinkSeries, LinkState
-from harness.virtual.loss import tcp_bytes_per_s
 from harness.virtual.ring_finish import SEGMENT_BYTES
 from harness.virtual.routes import Paths, Routes
 from harness.virtual.tcp_flows import TcpFlows, payload_shares
@@ -20,6 +19,7 @@ WINDOW = (1 + 0.7) / 2
 # Increase with the number of flows. Twice the mean share of a queue of 4 nodes was 0.87, 0.94,
 # 1.02 and 1.13 for 1, 2, 4 and 8 flows a link (links.csv).
 WINDOW_PER_DOUBLING = 0.09
+LEAST_RTO_S = 0.2  # Linux's, on top of the round trip
 
 
 @dataclass
@@ -159,3 +159,14 @@ class BandwidthShares:
 def _losses(state: LinkState, paths: Paths) -> np.ndarray:
     """Return the share of packets lost along each path."""
     return 1 - np.prod(1 - state.loss[paths], axis=1)
+
+
+def tcp_bytes_per_s(rtt_s: float | np.ndarray, loss: float | np.ndarray) -> np.ndarray:
+    """Return payload bytes/s of a flow that loses the share `loss` of its packets (0: inf).
+
+    RFC 5348, section 3.1, with b = 1: one acknowledgement per packet.
+    """
+    rtt, p = np.asarray(rtt_s, dtype=float), np.asarray(loss, dtype=float)
+    waiting_s = (rtt + LEAST_RTO_S) * 3 * np.sqrt(3 * p / 8) * p * (1 + 32 * p**2)
+    took_s = rtt * np.sqrt(2 * p / 3) + waiting_s
+    return np.divide(SEGMENT_BYTES, took_s, out=np.full_like(took_s, np.inf), where=p > 0)

@@ -21,10 +21,61 @@ from harness.engine.exchange.stats import Clocks, Exchanged
 from harness.engine.training.pace import Release
 from harness.records.run_directory import Span
 from harness.virtual import valueless
-from harness.virtual.exchange_cache import ExchangeCache, RecordedExchange
 from harness.virtual.lanes import LaneOp, Layout, Work
 from harness.virtual.levels import LevelCosts
 from harness.virtual.workers import HomogeneousWorkers, SimulatedWorkers
+
+SETTLING = 4  # exchanges that compile, fetch and allocate, which later ones do not
+MOST_KEPT = 64  # densities
+Kind = tuple[float, int, str]  # of an exchange: its density, how many buckets, and their first
+Keep = Callable[[list[float], Sequence[Work]], None]  # ready times, all ranks' work
+
+
+class RecordedExchange(NamedTuple):
+    """Recorded exchange of one bucket."""
+
+    ops: list[LaneOp]
+    sent_bytes: int
+    received_bytes: int
+
+
+@dataclass
+class ExchangeCache:
+    """Record of `after` exchanges at each density, which are then repeated in turn. 0 records none.
+
+    It is exact for methods whose period divides `after`. 12 suits most: two alternating factors, or
+    an interval of 1, 2, 3, 4, 6 or 12. For other methods the mean is close.
+    """
+
+    after: int
+    _kept: dict[Kind, list[list[RecordedExchange]]] = field(default_factory=dict, init=False)
+    _turns: dict[Kind, int] = field(default_factory=dict, init=False)
+    _seen: int = field(default=0, init=False)
+    _now: list[RecordedExchange] | None = field(default=None, init=False)  # that are repeated
+    _record: list[RecordedExchange] = field(default_factory=list, init=False)
+
+    def begin(self, density: float, buckets: Sequence[Sequence[str]]) -> None:
+        """Begin an exchange at this density. `buckets` lists the names of their parameters."""
+        self._now, self._record = None, []
+        self._seen += 1
+        if not self.after or self._seen <= SETTLING:
+            return
+        kind = density, len(buckets), buckets[0][0]
+        if kind not in self._kept and len(self._kept) >= MOST_KEPT:
+            self._kept.clear()
+        kept = self._kept.setdefault(kind, [])
+        if len(kept) == self.after:
+            turn = self._turns.get(kind, 0)
+            self._now, self._turns[kind] = kept[turn % self.after], turn + 1
+        else:
+            kept.append(self._record)
+
+    def of(self, index: int) -> RecordedExchange | None:
+        """Return the recorded exchange that bucket `index` repeats, or None to exchange it."""
+        return self._now[index] if self._now is not None else None
+
+    def add(self, done: RecordedExchange) -> None:
+        self._record.append(done)
 
 
 class Computed(NamedTuple):
@@ -56,9 +107,6 @@ class PendingMean(NamedTuple):
 
     def wait(self) -> None:
         self.exchange.wait()
-
-
-Keep = Callable[[list[float], Sequence[Work]], None]  # ready times, all ranks' work
 
 
 @dataclass

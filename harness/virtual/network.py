@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from harness.config import device_costs, queues
 from harness.config.device_costs import Given
-from harness.config.dumbbell_sides import check_halves, check_nodes, on_left
+from harness.config.network import check_halves, check_nodes, on_left
 from harness.config.sites import Sites, check_sites, sites_of
 from harness.virtual.costs import Costs
 from harness.virtual.link_states import BYTES_PER_MBIT, LinkState, LinkStates

@@ -1,8 +1,9 @@
 """A run in virtual time whose ranks run the programs of real processes, in one world."""
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -24,8 +25,7 @@ from harness.virtual.circle import Circle, Ranks
 from harness.virtual.clock import VirtualClock
 from harness.virtual.costs import Costs
 from harness.virtual.curve import Curve
-from harness.virtual.exchange import Keep, VirtualExchange
-from harness.virtual.exchange_cache import ExchangeCache
+from harness.virtual.exchange import ExchangeCache, Keep, VirtualExchange
 from harness.virtual.executor import VirtualExecutor
 from harness.virtual.groups import among
 from harness.virtual.levels import TwoLevelSimulatedWorkers, between_nodes
@@ -33,12 +33,11 @@ from harness.virtual.network import Simulated
 from harness.virtual.repeated import repeated
 from harness.virtual.replica import Borrowed, Shared
 from harness.virtual.sampler import Sampler
-from harness.virtual.shared_data import SharedDataSet
-from harness.virtual.timeline import Timeline
 from harness.virtual.traffic import Traffic
 from harness.virtual.wires import MessageChannels, VirtualPipelineGroup
 from harness.virtual.workers import HomogeneousWorkers, SimulatedWorkers
 from harness.virtual.world import World
+from harness.workloads.data.base import DataSet
 
 CARRIED = "carried"  # an event: bytes by link, where a checkpoint is due
 
@@ -230,3 +229,45 @@ def _carried(run_dir: Path, begin: Resumed | None) -> Mapping[str, float] | None
         return None
     told = (each for each in read_events(run_dir) if each["event"] == CARRIED)
     return {each["step"]: each["bytes"] for each in told}.get(begin.manifest.step, {})
+
+
+class Timeline:
+    """Record of the last `steps` steps of `ranks`, or of the one that stands for all."""
+
+    def __init__(self, run_dir: Path, steps: int, ranks: int) -> None:
+        self._run_dir, self._ranks = run_dir, ranks
+        self._partly: dict[int, dict[int, list[Span]]] = {}  # by step and rank
+        self._kept: deque[list[list[Span]]] = deque(maxlen=steps)
+
+    def add(self, step: int, rank: int, spans: list[Span]) -> bool:
+        """Add the spans of a rank in a step. Return True if it was the last rank."""
+        told = self._partly.setdefault(step, {})
+        told[rank] = spans
+        if len(told) < self._ranks:
+            return False
+        self._kept.append([told[rank] for rank in sorted(told)])
+        del self._partly[step]
+        return True
+
+    def write(self) -> None:
+        """Write the recorded steps, ordered by step and rank, if there are any."""
+        if self._kept:
+            table = Table(self._run_dir, "timeline.csv")
+            table.header()
+            for step in self._kept:
+                for spans in step:
+                    table.append(*spans)
+            table.close()
+
+
+@dataclass
+class SharedDataSet:
+    """`data`, read once for all ranks."""
+
+    data: DataSet
+
+    def __post_init__(self) -> None:
+        self.train, self.test = cache(self.data.train), cache(self.data.test)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.data, name)

@@ -21,7 +21,7 @@ from harness.virtual.batched import OnePass, Share
 from harness.virtual.circle import Circle
 from harness.virtual.clock import VirtualClock
 from harness.virtual.exchange import VirtualExchange
-from harness.virtual.ring_reduce import ring_sum
+from harness.virtual.workers import ring_sum
 from harness.workloads.buckets import BucketMb
 
 

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from compressors.base import Bucket
 from compressors.buffers import Buffers
-from compressors.fused import add_and_take_largest, add_scaled, scatter
-from compressors.half import add_cast_
+from compressors.fused import add_and_take_largest, add_cast_, add_scaled, scatter
 from compressors.matmul import left_factor_, right_factor_
 from compressors.packing import add_pack_signs_
 from compressors.sparse import add_, erase_, take_out_

@@ -14,7 +14,7 @@ from compressors import kernels
 from compressors.base import Bucket
 from compressors.buffers import Buffers
 from compressors.carried_topk import CarriedTopK
-from compressors.half import add_cast_
+from compressors.fused import add_cast_
 from compressors.kernels import gpu
 from compressors.packing import pack, unpack
 from compressors.stochastic import Grid, _norms, _rounded_on_gpu, add_round_, average_

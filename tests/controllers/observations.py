@@ -1,3 +1,3 @@
 """Exchanges as a controller sees them, as the laws of controllers have them."""
 
-from harness.contract.observations import seen as seen
+from harness.contract.controllers import seen as seen

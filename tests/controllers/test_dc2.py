@@ -6,8 +6,7 @@ from itertools import islice
 
 import pytest
 
-from controllers.dc2 import DA1, DA2, DA3, DA4, DA5, DC2
-from controllers.delay_monitor import DelayMonitor
+from controllers.dc2 import DA1, DA2, DA3, DA4, DA5, DC2, DelayMonitor
 from tests.controllers.test_contract import observation
 
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from controllers.accordion import Accordion
+from controllers.accordion import Accordion, NormChange
 from controllers.base import Observation
 from controllers.deco import DeCo
 from controllers.gravac import GraVAC
 from controllers.kimad import Kimad
-from controllers.norm_change import NormChange
 from tests.controllers.observations import seen
 
 

@@ -8,9 +8,8 @@ from sacrebleu.metrics.bleu import BLEU
 
 from harness.engine.training.task import Task
 from harness.workloads.data.base import UNLABELLED
-from harness.workloads.data.bleu import Bleu
 from harness.workloads.data.loader import shard
-from harness.workloads.data.pairs import BEGIN, END, PACKAGED, PADDING, Pairs, read
+from harness.workloads.data.pairs import BEGIN, END, PACKAGED, PADDING, Bleu, Pairs, read
 from harness.workloads.models.transformer import Transformer
 from tests.data.files import write_pairs
 
@@ -101,7 +100,7 @@ class Says(torch.nn.Module):
 
 def judged(data: Pairs, monkeypatch, change: int) -> tuple[float, float]:
     """Of translations that are the references but for a change: ours in two halves, sacrebleu's."""
-    monkeypatch.setattr("harness.workloads.data.bleu.Translator", Says)
+    monkeypatch.setattr("harness.workloads.data.pairs.Translator", Says)
     [(inputs, labels)] = list(shard(data.test(), 0, 1))
     said = labels.clone().clamp_(min=PADDING)
     said[:, :change] = said[:, :change].flip(0)

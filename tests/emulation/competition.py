@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.emulation.contention import Contention
-from harness.emulation.iperf import CompetingPath
-from harness.emulation.sockets import Sockets
+from harness.emulation.iperf import CompetingPath, Sockets
 from harness.emulation.star import Star
 from harness.records.run_directory import Events, read_events
 from tests.emulation.inside import Flat

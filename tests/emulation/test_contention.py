@@ -11,9 +11,9 @@ import time
 import pytest
 
 from harness.emulation import iperf
+from harness.emulation.iperf import Sockets
 from harness.emulation.links import NetworkError
 from harness.emulation.probe import PAYLOAD_SHARE
-from harness.emulation.sockets import Sockets
 from tests.emulation.competition import (
     RATE_MBIT,
     competing,

@@ -9,7 +9,7 @@ import pytest
 
 from harness.records.run_directory import Evaluation
 from harness.reporting.analysis import load
-from harness.reporting.page import curves, html
+from harness.reporting.page import experiment, html
 from harness.reporting.report import compare, report
 from tests import records_by_hand as by_hand
 from tests.page.conftest import ABROAD, EVIL
@@ -106,7 +106,7 @@ def test_curves_are_data_in_which_no_name_runs(tmp_path):
         rows = [by_hand.step(number, time_s=step_s * (number + 1)) for number in range(10)]
         tested = [Evaluation(n, n * step_s, "accuracy", n / 10) for n in (5, 10)]
         by_hand.run(tmp_path / "e" / str(at), by_hand.config(method), rows, tested)
-    told = curves.of(compare(load.runs(tmp_path / "e")))
+    told = experiment.quality_curves(compare(load.runs(tmp_path / "e")))
     assert told is not None and not set(str(told)) & set("<>&'")
     found = json.loads(str(told))
     assert [each["name"] for each in found["curves"]] == [EVIL, "…/weights.pt", "allreduce"]
@@ -123,10 +123,10 @@ def test_what_is_not_known_is_null_and_a_run_never_evaluated_has_no_curve(tmp_pa
     rows = [by_hand.step(number) for number in range(5)]
     tested = [Evaluation(2, 1.0, "accuracy", float("nan")), Evaluation(5, 2.0, "accuracy", 0.5)]
     by_hand.run(tmp_path / "e" / "a", by_hand.config("allreduce"), rows, tested)
-    told = curves.of(compare(load.runs(tmp_path / "e")))
+    told = experiment.quality_curves(compare(load.runs(tmp_path / "e")))
     assert json.loads(str(told))["curves"][0]["points"] == [[2.0, 5, 0.5, None, None]]
     by_hand.run(tmp_path / "f" / "a", by_hand.config("allreduce"), rows)
-    assert curves.of(compare(load.runs(tmp_path / "f"))) is None
+    assert experiment.quality_curves(compare(load.runs(tmp_path / "f"))) is None
 
 
 def test_of_one_experiment_the_index_is_its_page(tmp_path, capsys):

@@ -30,8 +30,7 @@ from harness.engine.parameter_server.server_loop import ServerLoop
 from harness.engine.parameter_server.server_model import ServerModel
 from harness.engine.parameter_server.transport import Process
 from harness.engine.programs import build_loop
-from harness.engine.training.rest import Rest, no_checkpoint
-from harness.engine.training.stopping import StopSchedule
+from harness.engine.training.rest import Rest, StopSchedule, no_checkpoint
 from harness.records.run_directory import Table
 from harness.validation import checked
 from tests.ranks import free_port

@@ -14,9 +14,8 @@ from harness.config.search_path import choices
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.parameter_server.captured import Captured, Contribution, alone, read
-from harness.engine.parameter_server.flat_parameters import FlatParameters
 from harness.engine.parameter_server.gradient import Drain, Gradient
-from harness.engine.parameter_server.server_model import ServerModel
+from harness.engine.parameter_server.server_model import FlatParameters, ServerModel
 from tests.virtual.threads import together
 
 CHOICES = choices("compressor")

@@ -13,8 +13,8 @@ from controllers.fixed import Fixed
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from harness.engine.exchange.reduction import Reduction
 from harness.engine.parameter_server.captured import Captured, alone
-from harness.engine.parameter_server.flat_parameters import FlatParameters
 from harness.engine.parameter_server.gradient import Drain, Gradient
+from harness.engine.parameter_server.server_model import FlatParameters
 
 SHAPES = {"a": (40, 50), "b": (50,), "c": (3000,)}
 N = sum(math.prod(shape) for shape in SHAPES.values())

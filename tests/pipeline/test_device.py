@@ -4,7 +4,7 @@ import pytest
 
 from harness.clock import Clock
 from harness.engine.pipeline.device import Device, StageTimes
-from harness.engine.pipeline.schedule import SCHEDULES
+from harness.engine.pipeline.engine import SCHEDULES
 
 COSTS = StageTimes(2.0, 3.0)
 

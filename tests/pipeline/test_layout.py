@@ -6,7 +6,7 @@ from torch import nn
 
 from harness.config.parallel import ORDERS
 from harness.config.settings import BadSetting
-from harness.engine.pipeline.schedule import SCHEDULES
+from harness.engine.pipeline.engine import SCHEDULES
 from harness.engine.pipeline.stages import cuts_of, parts, shapes
 from harness.validation import checked
 from harness.workloads.models.base import multiply_adds

@@ -11,7 +11,7 @@ from torch.futures import Future
 from compressors.acp_sgd import ACPSGD
 from harness.config.settings import BadSetting
 from harness.engine.training.buckets import Buckets
-from harness.engine.training.collector import Collector
+from harness.engine.training.replica import Collector
 from harness.workloads.fusion import FLOAT_BYTES, MIB, Fusion
 from tests.ranks import run_ranks
 from tests.test_settings import settings

@@ -10,8 +10,7 @@ import pytest
 from controllers.fixed import Fixed
 from harness.engine.exchange.stats import Exchanged
 from harness.engine.training.pace import MeasuredPace
-from harness.engine.training.rest import Rest, no_checkpoint
-from harness.engine.training.stopping import StopSchedule
+from harness.engine.training.rest import Rest, StopSchedule, no_checkpoint
 from harness.engine.training.together import Machines
 from harness.engine.training.train import Loop
 from harness.records.run_directory import TABLES, Table

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from harness.config.settings import BadSetting
-from harness.engine.training.stopping import StopSchedule
+from harness.engine.training.rest import StopSchedule
 from harness.records.run_directory import read_json
 from harness.validation import checked
 from tests.launching import harness, runs, state

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from harness.config.backends import BETWEEN_CPUS
-from harness.virtual.loss import tcp_bytes_per_s
+from harness.virtual.bandwidth_shares import tcp_bytes_per_s
 from harness.virtual.routes import DumbbellRoutes
 from harness.virtual.tcp_flows import TcpFlows
 from profiles.base import Extremes, Link

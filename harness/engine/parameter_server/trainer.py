@@ -12,8 +12,8 @@ from controllers.base import Observation
 from harness.engine.parameter_server.client import Client
 from harness.engine.parameter_server.connection import ConnectionLost
 from harness.engine.parameter_server.exchange import Pushing
-from harness.engine.parameter_server.flat_parameters import buffers_of
 from harness.engine.parameter_server.messages import BUFFERS, Ask
+from harness.engine.parameter_server.server_model import buffers_of
 from harness.engine.parameter_server.transport import Transport
 from harness.engine.training.rest import Save
 from harness.engine.training.together import Together

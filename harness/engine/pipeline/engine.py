@@ -1,6 +1,6 @@
 """The micro-batches of one step on their way through a stage, in the order of its schedule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -8,8 +8,9 @@ from torch import Tensor
 
 from harness.engine.pipeline.device import Device
 from harness.engine.pipeline.gradient_norm import GradientNorm
-from harness.engine.pipeline.schedule import SCHEDULES
 from harness.engine.pipeline.stage_io import Arrival, Inlet, Outlet, Sending
+
+Work = tuple[str, int]  # forward | backward, number of the micro-batch
 
 
 class StagePosition(NamedTuple):
@@ -124,3 +125,25 @@ class PipelineEngine:
     def close(self) -> None:
         for end in self.ends():
             end.close()
+
+
+def gpipe(stage: int, stages: int, parts: int) -> Iterator[Work]:
+    """Yield all forward, then all backward parts (Huang et al., 2019); keeps all activations."""
+    yield from (("forward", part) for part in range(parts))
+    yield from (("backward", part) for part in range(parts))
+
+
+def one_forward_one_backward(stage: int, stages: int, parts: int) -> Iterator[Work]:
+    """Yield 1F1B with a flush (Narayanan et al., 2021); keeps at most stages - stage parts."""
+    ahead = min(parts, stages - 1 - stage)
+    yield from (("forward", part) for part in range(ahead))
+    for part in range(parts - ahead):
+        yield "forward", ahead + part
+        yield "backward", part
+    yield from (("backward", part) for part in range(parts - ahead, parts))
+
+
+SCHEDULES: dict[str, Callable[[int, int, int], Iterator[Work]]] = {
+    "gpipe": gpipe,
+    "1f1b": one_forward_one_backward,
+}

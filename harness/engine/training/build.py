@@ -24,9 +24,8 @@ from harness.engine.training.course import Course, course_of
 from harness.engine.training.gradients import Replayed, Trained
 from harness.engine.training.pace import MeasuredPace, Pace, Paced
 from harness.engine.training.rank_context import RankContext, anew
-from harness.engine.training.rest import Rest
+from harness.engine.training.rest import Rest, StopSchedule
 from harness.engine.training.saving import go_on, saver_of, with_state
-from harness.engine.training.stopping import StopSchedule
 from harness.engine.training.task import Task
 from harness.engine.training.train import Loop
 from harness.engine.training.watch import Watching

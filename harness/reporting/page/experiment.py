@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import pandas as pd
+from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from harness.records.outputs import csv_text
@@ -10,14 +11,19 @@ from harness.reporting import claims
 from harness.reporting.analysis import agreement, metrics, proof, tables
 from harness.reporting.analysis.comparison import Comparison, differences, methods, notes
 from harness.reporting.analysis.decision import named, sentences
-from harness.reporting.analysis.figure_catalog import in_studies
+from harness.reporting.analysis.figure_catalog import in_studies, quality
 from harness.reporting.analysis.grid import Grid
 from harness.reporting.analysis.progress import over_oracle
 from harness.reporting.analysis.regret import regret
 from harness.reporting.claims import published
-from harness.reporting.page import commands, curves, surroundings
+from harness.reporting.figures.styles import Style, styles
+from harness.reporting.figures.theme import spans_decades, thinned
+from harness.reporting.page import commands, surroundings
+from harness.reporting.page.html import without_folders
 from harness.reporting.page.pictures import EmbeddedFigure, Pictures, data
 
+DIGITS = 5  # significant digits of a number in a curve
+DASH_PX = 2.0  # one unit of a dash pattern
 BESIDE = (
     "network",
     "time_to_target",
@@ -33,7 +39,7 @@ class Setting(NamedTuple):
     apart: str
     decision: list[str]  # sentences; the first is the headline
     first: EmbeddedFigure | None  # time to target
-    curves: Markup | None  # `curves.of`
+    curves: Markup | None  # `of`
     target: str
     table: Grid
     notes: list[str]
@@ -152,7 +158,7 @@ def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures)
         apart=", ".join(differences(compared, others)),
         decision=sentences(decided),
         first=pictures.get("time_to_target"),
-        curves=curves.of(compared),
+        curves=quality_curves(compared),
         target=f"{decided.metric} {decided.target:g}" if decided.decides else "",
         table=tables.comparison(compared.table),
         notes=notes(compared),
@@ -165,3 +171,42 @@ def _setting(compared: Comparison, others: list[Comparison], pictures: Pictures)
         worst=None if worst is None else tables.proof(worst),
         proofs=tables.proof(compared.proofs) if real else None,
     )
+
+
+def quality_curves(comparison: Comparison) -> Markup | None:
+    """Return the JSON for curves.js, safe inside a script element; None without evaluations.
+
+    Its keys are metric, target, log (time axis) and curves: name, look, and points of time_s, step,
+    value, low, high, where null means unknown.
+    """
+    found = {method: rows.dropna(subset="value") for method, rows in quality(comparison).items()}
+    known = {method: rows for method, rows in found.items() if len(rows)}
+    if not known:
+        return None
+    ends, begin_s = zip(*((t.time_s.max(), t.time_s.min()) for t in known.values()), strict=True)
+    looks = styles(comparison.table.method)
+    order = [method for method in comparison.table.method if method in known]
+    told = {
+        "metric": comparison.decision.metric.replace("_", " ") or "quality",
+        "target": comparison.decision.target,
+        "log": bool(spans_decades(ends) and min(begin_s) > 0),
+        "curves": [_curve(method, known[method], looks[method]) for method in order],
+    }
+    return htmlsafe_json_dumps(told, separators=(",", ":"), allow_nan=False)
+
+
+def _curve(method: str, table: pd.DataFrame, look: Style) -> dict[str, Any]:
+    rows: Any = thinned(table, "value")[["time_s", "step", "value", "low", "high"]]
+    lengths = [] if isinstance(look.linestyle, str) else look.linestyle[1]
+    return {
+        "name": without_folders(method),
+        "look": {
+            "stroke": look.color,
+            "stroke-dasharray": " ".join(f"{DASH_PX * each:g}" for each in lengths),
+        },
+        "points": [[_number(value) for value in row] for row in rows.itertuples(index=False)],
+    }
+
+
+def _number(value: float) -> float | None:
+    return float(f"{value:.{DIGITS}g}") if abs(value) < float("inf") else None

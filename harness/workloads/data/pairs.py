@@ -6,7 +6,7 @@ et al., 2016) of both languages together, trained on the training part alone.
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from harness.workloads.data.base import UNLABELLED, Batch, Plan, Shape, data_folder, not_found
 from harness.workloads.data.kept import alone, cache_folder, replacing
-from harness.workloads.models.transformer import BEGIN, END, PADDING
+from harness.workloads.models.transformer import BEGIN, END, PADDING, Translator
 
 LAYOUT = "{}/train.tsv and test.tsv, a sentence, a tab and its translation on every line"
 CATALOGUES = "catalogues"  # the data set that comes with the installation
@@ -25,6 +25,8 @@ BEAM = 5  # of the translations that are judged, as fairseq's
 UNKNOWN = 3
 FORMAT = 1  # of a vocabulary that is kept; to be raised when it is trained otherwise
 Sentences = tuple[str, str]
+ORDERS = 4  # words in a row, at most
+MORE = 10  # pieces that a translation may have beyond twice the batch's longest sentence
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,6 @@ class Pairs:
     @property
     def judge(self) -> Any:
         """Return the BLEU scorer for `harness.engine.training.task`."""
-        from harness.workloads.data.bleu import Bleu
 
         return Bleu(self.pieces, self.tokenize, BEAM)
 
@@ -180,3 +181,43 @@ class Numbered:
 
 def _padded(rows: list[list[int]], length: int, filling: int) -> Tensor:
     return torch.tensor([[*row, *[filling] * (length - len(row))] for row in rows])
+
+
+@dataclass(frozen=True)
+class Bleu:
+    """Judge of translations by BLEU (Papineni et al., 2002), computed by sacrebleu (Post, 2018).
+
+    Beam search finds the translations. All counts are sums over sentences, so workers add theirs.
+    """
+
+    pieces: Callable[[], Any]  # the model of sentencepiece
+    tokenize: str = "13a"
+    beam: int = 1
+    size: int = 2 * ORDERS + 2
+
+    def sums(self, model: Any, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Return matches and n-grams of every order, and words of translations and references."""
+        from sacrebleu.metrics.bleu import BLEU
+
+        assert isinstance(model, Translator)
+        pieces = self.pieces()
+        source = inputs[:, 0].long()
+        longest = int((source != PADDING).sum(1).max())
+        words = model.translated(source, MORE + 2 * longest, self.beam)
+        said = [pieces.decode(_until_end(row)) for row in words.tolist()]
+        wanted = [pieces.decode(_until_end(row)) for row in labels.tolist()]
+        found = BLEU(tokenize=self.tokenize).corpus_score(said, [wanted])
+        counts = [*found.counts, *found.totals, found.sys_len, found.ref_len]
+        return torch.tensor(counts, dtype=torch.float64)
+
+    def quality(self, sums: Tensor) -> float:
+        """Return BLEU in [0, 100] from the sums of all sentences, smoothed as sacrebleu does."""
+        from sacrebleu.metrics.bleu import BLEU
+
+        counts = [int(each) for each in sums.tolist()]
+        matches, totals, (said, wanted) = counts[:ORDERS], counts[ORDERS:-2], counts[-2:]
+        return BLEU.compute_bleu(matches, totals, said, wanted, smooth_method="exp").score
+
+
+def _until_end(row: list[int]) -> list[int]:
+    return row[: row.index(END)] if END in row else [number for number in row if number >= 0]

@@ -1,10 +1,12 @@
 """torchvision's ResNets (He et al., 2016) and VGGs (Simonyan and Zisserman, 2015)."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+import torch
 from torch import nn
 
-from harness.workloads.models import published
+from harness.workloads.data.base import data_folder, not_found
 from harness.workloads.models.base import Shape, Times, one_of, require_images
 
 # torchvision is imported where a network is built: reading a configuration stays quick. Both take
@@ -43,7 +45,7 @@ class ResNet:
         _require_spare(self.spare_classes)
 
     def check_files(self) -> None:
-        published.check(self.name, self.weights)
+        check_published(self.name, self.weights)
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         from torchvision import models
@@ -57,7 +59,7 @@ class ResNet:
         elif shape[0] != network.conv1.in_channels:
             network.conv1 = nn.Conv2d(shape[0], width, 7, stride=2, padding=3, bias=False)
         nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
-        return published.begin(_in_order(network, OF_RESNET), self.name, self.weights)
+        return load_published(_in_order(network, OF_RESNET), self.name, self.weights)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class VGG:
         _require_spare(self.spare_classes)
 
     def check_files(self) -> None:
-        published.check(self.name, self.weights)
+        check_published(self.name, self.weights)
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         from torchvision.models import vgg
@@ -95,7 +97,7 @@ class VGG:
             features[0] = nn.Conv2d(shape[0], 64, 3, padding=1)
         if self.stem == "imagenet":
             network = vgg.VGG(features, num_classes=classes, dropout=self.dropout)
-            return published.begin(_in_order(network, OF_VGG), self.name, self.weights)
+            return load_published(_in_order(network, OF_VGG), self.name, self.weights)
         network = nn.Sequential(
             features,
             nn.AdaptiveAvgPool2d(1),
@@ -110,7 +112,7 @@ class VGG:
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
-        return published.begin(network, self.name, self.weights)
+        return load_published(network, self.name, self.weights)
 
 
 def _in_order(network: nn.Module, order: tuple[str, ...]) -> nn.Module:
@@ -123,3 +125,38 @@ def _in_order(network: nn.Module, order: tuple[str, ...]) -> nn.Module:
 def _require_spare(classes: int) -> None:
     if classes < 0:
         raise ValueError(f"spare_classes must be >= 0, got {classes}")
+
+
+def check_published(name: str, weights: str | None) -> None:
+    """Raise FileNotFoundError unless model `name`'s `weights`, if any, exist."""
+    path = _path(weights)
+    if path is not None and not path.is_file():
+        layout = f"{path.name} as torchvision publishes it, or model.weights=null for random ones"
+        raise not_found(f"weights of {name}", path.parent, f"no {path.name}", layout)
+
+
+def load_published(network: nn.Module, name: str, weights: str | None) -> nn.Module:
+    """Load these weights into `network`. ValueError names a misfit. On meta nothing is loaded."""
+    path, own = _path(weights), network.state_dict()
+    if path is None or next(network.parameters()).is_meta:
+        return network
+    check_published(name, weights)
+    saved = torch.load(path, weights_only=True, map_location="cpu")
+    *_, last = (prefix for prefix, layer in network.named_modules() if isinstance(layer, nn.Linear))
+    for key, value in own.items():
+        if key.rpartition(".")[0] == last or (key not in saved and not value.dim()):
+            continue  # older files lack the counters of batch norm
+        if key not in saved or saved[key].shape != value.shape:
+            found = f"{tuple(saved[key].shape)}" if key in saved else "nothing"
+            raise ValueError(
+                f"model.weights must fit {name} in all layers but {last}: {key} is "
+                f"{tuple(value.shape)}, and {path} has {found} for it"
+            )
+        own[key] = saved[key]
+    network.load_state_dict(own)
+    return network
+
+
+def _path(weights: str | None) -> Path | None:
+    """Return the path of the weights, in the data folder unless absolute."""
+    return None if weights is None else data_folder(None) / weights
