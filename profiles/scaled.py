@@ -3,12 +3,7 @@
 from dataclasses import dataclass
 
 from profiles.base import Extremes, Link, Profile, Way
-from profiles.limits import (
-    LEAST_MBIT,
-    MOST_MBIT,
-    check_profile,
-    is_number,
-)
+from profiles.limits import LEAST_MBIT, MOST_MBIT, check_profile, is_number
 
 MOST_FACTOR = 1e6
 
@@ -41,6 +36,5 @@ class Scaled:
     def extremes(self) -> Extremes:
         of = self.of.extremes()
         return of._replace(
-            lowest_mbit=of.lowest_mbit * self.factor,
-            highest_mbit=of.highest_mbit * self.factor,
+            lowest_mbit=of.lowest_mbit * self.factor, highest_mbit=of.highest_mbit * self.factor
         )

@@ -39,11 +39,7 @@ def loops() -> ModuleType | None:
 
 
 def select_(
-    total: Tensor,
-    threshold: Tensor,
-    capacity: int,
-    added: Tensor | None = None,
-    erase: bool = True,
+    total: Tensor, threshold: Tensor, capacity: int, added: Tensor | None = None, erase: bool = True
 ) -> Selected:
     """Take the entries of `total`, [n], whose magnitude is at least `threshold`, float32 [].
 
@@ -95,11 +91,7 @@ def _select(
 
 
 def _select_in_torch(
-    total: Tensor,
-    threshold: Tensor,
-    capacity: int,
-    added: Tensor | None,
-    erase: bool,
+    total: Tensor, threshold: Tensor, capacity: int, added: Tensor | None, erase: bool
 ) -> Selected:
     if added is not None:
         total.add_(added)

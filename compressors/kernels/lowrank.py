@@ -152,9 +152,7 @@ def _add_rows(matrix, i, rows, left, right, sign, weights, first, end):  # type:
 
 
 @njit(
-    f"int32({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX}, boolean)",
-    fastmath=FASTMATH,
-    **OPTIONS,
+    f"int32({MATRIX}, {MATRIX}, boolean, {MATRIX}, {MATRIX}, boolean)", fastmath=FASTMATH, **OPTIONS
 )
 def left_of(matrix, added, adds, right, left, subtracts):  # type: ignore[no-untyped-def]
     """Set `left`, [r, n], to right matrix^T, in one pass over `matrix`, [n, m].

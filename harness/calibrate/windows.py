@@ -79,9 +79,7 @@ def fit(rows: Sequence[Measurement]) -> TcpWindows:
 
 
 def take(
-    repeats: int,
-    rtts_ms: Sequence[float] = RTTS_MS,
-    sizes_bytes: Sequence[int] = SIZES_BYTES,
+    repeats: int, rtts_ms: Sequence[float] = RTTS_MS, sizes_bytes: Sequence[int] = SIZES_BYTES
 ) -> list[tuple[float, int, float]]:
     """Time transfers between two nodes in namespaces of this machine.
 

@@ -16,9 +16,7 @@ log = logging.getLogger("harness")
 
 
 def in_turn(
-    runs: list[Settings],
-    perform: Callable[[Settings], run.Outcome],
-    display: Display | None = None,
+    runs: list[Settings], perform: Callable[[Settings], run.Outcome], display: Display | None = None
 ) -> int:
     """Perform every run, log its ending, print the reports, and return the exit status.
 

@@ -11,10 +11,7 @@ from profiles.play import played
 
 NODES = (0, 1, 7)
 TIMES_S = [0.25 * tick for tick in range(1200)] + [1e3, 1024.0, 5e3, 50_000.0]
-OTHERS = (
-    "seed=5",
-    "network_seed=0",
-)  # the run's seed must not matter; the network's may
+OTHERS = ("seed=5", "network_seed=0")  # the run's seed must not matter; the network's may
 
 
 def nodes(profile: Any) -> Sequence[int]:

@@ -8,14 +8,7 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
-from harness.emulation import (
-    impairments,
-    iperf,
-    links,
-    tcp_settings,
-    user_namespace,
-    veth,
-)
+from harness.emulation import impairments, iperf, links, tcp_settings, user_namespace, veth
 from harness.emulation.network import Network
 from harness.emulation.packets import LARGEST_BYTES
 from harness.emulation.shaping import Shaping

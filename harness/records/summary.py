@@ -8,10 +8,7 @@ from typing import Any, NamedTuple
 
 
 def of(
-    run_dir: Path,
-    events: list[dict],
-    reasons: list[str],
-    proof: dict[str, Any],
+    run_dir: Path, events: list[dict], reasons: list[str], proof: dict[str, Any]
 ) -> dict[str, Any]:
     """Summarise a finished run: `reasons` not to believe it, and its network's `proof`."""
     ends = [event for event in events if event["event"] == "rank_finished"]

@@ -21,13 +21,7 @@ from harness.engine.training.resume import Resumed
 from harness.records import checkpoint, environment, status
 from harness.records.columns import recorded
 from harness.records.outputs import OutputFolder, first_link
-from harness.records.run_directory import (
-    CURVE,
-    SIMULATED_TABLES,
-    TABLES,
-    read_events,
-    read_json,
-)
+from harness.records.run_directory import CURVE, SIMULATED_TABLES, TABLES, read_events, read_json
 
 SAME = ("git", "versions", "cpu", "cores", "kernels")  # of environment.json: bits depend on them
 

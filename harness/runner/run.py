@@ -19,14 +19,7 @@ from harness.emulation.user_namespace import SHELL_SIGNAL
 from harness.engine.training.resume import Resumed
 from harness.locks import directory_to_ourselves, machine_to_ourselves
 from harness.records import checkpoint, environment, status
-from harness.records.run_directory import (
-    TABLES,
-    Table,
-    read_events,
-    read_json,
-    refusal,
-    write_json,
-)
+from harness.records.run_directory import TABLES, Table, read_events, read_json, refusal, write_json
 from harness.runner import going_on, previous_result, scratch, tries
 from harness.runner.fork_server import Supervisor
 from harness.runner.progress import Display
@@ -215,11 +208,7 @@ _running: list[Supervisor] = []  # at most one
 
 
 def supervised(
-    run_dir: Path,
-    lock: int | None,
-    show: Show,
-    program: str,
-    variables: Mapping[str, str],
+    run_dir: Path, lock: int | None, show: Show, program: str, variables: Mapping[str, str]
 ) -> None:
     """Start the supervisor and follow it to its end; status.json then has the final state.
 

@@ -90,18 +90,9 @@ MEASURES: dict[tuple[str, str, str], tuple[Measure, bool]] = {
         False,
     ),
     ("dc2_fig4a", EXTREME, "accuracy"): (_percent(dc2.RESNET20, dc2.EXTREME), True),
-    ("dc2_fig4a", EXTREME, "accuracy_drop_vs_baseline"): (
-        _drop(dc2.RESNET20, dc2.EXTREME),
-        True,
-    ),
-    ("dc2_fig4d", "DC2 vs no-compression", UP_TO): (
-        _speedup(dc2.VGG16, BOTH, "allreduce"),
-        False,
-    ),
-    ("dc2_fig4d", "DC2 vs uniform 0.1", OVER): (
-        _speedup(dc2.VGG16, dc2.DC2, dc2.MODERATE),
-        False,
-    ),
+    ("dc2_fig4a", EXTREME, "accuracy_drop_vs_baseline"): (_drop(dc2.RESNET20, dc2.EXTREME), True),
+    ("dc2_fig4d", "DC2 vs no-compression", UP_TO): (_speedup(dc2.VGG16, BOTH, "allreduce"), False),
+    ("dc2_fig4d", "DC2 vs uniform 0.1", OVER): (_speedup(dc2.VGG16, dc2.DC2, dc2.MODERATE), False),
     ("dc2_fig4d", "Top-k-0.001", "accuracy"): (_percent(dc2.VGG16, dc2.EXTREME), True),
     ("dc2_fig4d", "Top-k-0.001", "accuracy_drop_vs_baseline"): (
         _drop(dc2.VGG16, dc2.EXTREME),
@@ -127,18 +118,12 @@ MEASURES: dict[tuple[str, str, str], tuple[Measure, bool]] = {
         _speedup(dc2.PTB, dc2.DC2, "allreduce"),
         False,
     ),
-    ("dc2_fig6a", "DC2 Top-k vs uniform", OVER): (
-        _speedup(dc2.PTB, dc2.DC2, dc2.UNIFORM),
-        False,
-    ),
+    ("dc2_fig6a", "DC2 Top-k vs uniform", OVER): (_speedup(dc2.PTB, dc2.DC2, dc2.UNIFORM), False),
     ("dc2_fig8a", "DC2 vs no-compression", UP_TO): (
         _speedup(dc2.PTB_STATIC, dc2.DC2, "allreduce"),
         False,
     ),
-    ("dc2_fig8a", "DC2 vs uniform", OVER): (
-        _speedup(dc2.PTB_STATIC, dc2.DC2, dc2.UNIFORM),
-        False,
-    ),
+    ("dc2_fig8a", "DC2 vs uniform", OVER): (_speedup(dc2.PTB_STATIC, dc2.DC2, dc2.UNIFORM), False),
     ("dc2_fig8b", "DA2", "normalized_throughput"): (
         _throughput(dc2.PTB_STATIC, "dc2_da2", "allreduce"),
         False,

@@ -12,15 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from harness.reporting.figures.styles import (
-    BLUE,
-    COLORS,
-    MARKERS,
-    ORANGE,
-    Style,
-    of_line,
-    styles,
-)
+from harness.reporting.figures.styles import BLUE, COLORS, MARKERS, ORANGE, Style, of_line, styles
 from harness.reporting.figures.theme import (
     LOOK,
     NothingToDraw,

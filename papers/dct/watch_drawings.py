@@ -47,7 +47,7 @@ def _thresholds(rows: pd.DataFrame, title: str) -> dict[str, Drawing]:
             lambda: plots.thresholds(
                 watched.with_and_without(rows), "mean threshold\nof a row", title
             ),
-        ),
+        )
     }
 
 

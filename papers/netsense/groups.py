@@ -11,12 +11,7 @@ import pandas as pd
 from harness.reporting.analysis import load, metrics, statistics
 from harness.reporting.analysis.ratios import Ratio
 from harness.reporting.claims import rules
-from harness.reporting.claims.base import (
-    Group,
-    NoSuchRuns,
-    Runs,
-    listed,
-)
+from harness.reporting.claims.base import Group, NoSuchRuns, Runs, listed
 from harness.reporting.claims.guards import Regime
 from harness.reporting.claims.origins import PublishedCell
 

@@ -10,11 +10,7 @@ from harness.reporting.claims.numbers import MeasuredCell, Number, fewer, ratio
 from papers.netsense import groups
 
 WORKERS = groups.PUBLISHED_WORKERS
-METHODS = {
-    "NetSenseML": groups.NETSENSE,
-    "AllReduce": groups.DENSE,
-    "TopK-0.1": groups.TOP_K,
-}
+METHODS = {"NetSenseML": groups.NETSENSE, "AllReduce": groups.DENSE, "TopK-0.1": groups.TOP_K}
 MBIT = {"Mbps": 1.0, "Gbps": 1000.0}
 TABLES = {"netsense_table1": groups.RESNET18, "netsense_table2": groups.VGG16}
 

@@ -7,15 +7,7 @@ import pandas as pd
 
 from harness.reporting.analysis import metrics, timeseries
 from harness.reporting.claims import rules
-from harness.reporting.claims.base import (
-    Found,
-    Group,
-    Runs,
-    above,
-    all_of,
-    below,
-    spoken,
-)
+from harness.reporting.claims.base import Found, Group, Runs, above, all_of, below, spoken
 from papers.netsense.groups import (
     CONTENDED,
     DEGRADING,

@@ -5,16 +5,7 @@ import pandas as pd
 from harness.reporting.analysis import load
 from harness.reporting.analysis.ratios import Ratio
 from harness.reporting.claims import rules
-from harness.reporting.claims.base import (
-    Found,
-    Runs,
-    above,
-    all_of,
-    below,
-    listed,
-    spoken,
-    within,
-)
+from harness.reporting.claims.base import Found, Runs, above, all_of, below, listed, spoken, within
 from papers.netsense.groups import (
     DENSE,
     FLOOR,

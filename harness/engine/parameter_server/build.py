@@ -78,10 +78,7 @@ def server_loop_of(run: Run, context: RankContext) -> ServerLoop:
     else:
         model = _zero(model)
     served = ServerModel(
-        model=model,
-        update=gradients.update,
-        compressor=run.compressor(),
-        bucket_mb=run.bucket_mb,
+        model=model, update=gradients.update, compressor=run.compressor(), bucket_mb=run.bucket_mb
     )
     events, table = Events(context.run_dir), Table(context.run_dir, "pushes.csv")
     table.header()

@@ -14,12 +14,7 @@ from harness.engine.training.gradients import Trained
 from harness.engine.training.rank_context import RankContext
 from harness.engine.training.rest import Save, no_checkpoint
 from harness.engine.training.resume import Resumed
-from harness.engine.training.state import (
-    fit_parameters,
-    load_state_dict,
-    require_alike,
-    state_dict,
-)
+from harness.engine.training.state import fit_parameters, load_state_dict, require_alike, state_dict
 from harness.engine.training.step import Exchanging
 from harness.records import checkpoint
 from harness.records.checkpoint import BadCheckpoint, refusing

@@ -38,16 +38,14 @@ class Pair(NamedTuple):
     real_s: Annotated[float, Column("mean of all", "real step (s)", shown=True, digits=4)]
     virtual_s: Annotated[float, Column("mean of all", "virtual step (s)", shown=True, digits=4)]
     error: Annotated[
-        float,
-        Column("virtual / real - 1", "error (%)", shown=True, percent=True, signed=True),
+        float, Column("virtual / real - 1", "error (%)", shown=True, percent=True, signed=True)
     ]
     real_to_target_s: float  # inf if not reached, nan without target
     virtual_to_target_s: float
     real_density: Annotated[float, Column("mean of all steps", shown=True)]
     virtual_density: Annotated[float, Column("mean of all steps", shown=True)]
     density_error: Annotated[
-        float,
-        Column("virtual / real - 1", "error (%)", shown=True, percent=True, signed=True),
+        float, Column("virtual / real - 1", "error (%)", shown=True, percent=True, signed=True)
     ]
 
 

@@ -182,11 +182,7 @@ def _read(path: Path) -> RunRow:
 
 
 def _row(
-    path: Path,
-    told: dict[str, Any],
-    state: str,
-    ending: dict[str, Any],
-    summary: dict[str, Any],
+    path: Path, told: dict[str, Any], state: str, ending: dict[str, Any], summary: dict[str, Any]
 ) -> RunRow:
     """Return a run's row from its files, unchecked; `left_out` is the error of status.json."""
     reasons = summary.get("reasons")

@@ -43,8 +43,7 @@ class Proof(NamedTuple):
         ),
     ]
     late_share: Annotated[
-        float,
-        _told("of the time, by other programs at most", "late at most (%)", percent=True),
+        float, _told("of the time, by other programs at most", "late at most (%)", percent=True)
     ]
     pressure: Annotated[
         float,
@@ -60,8 +59,7 @@ class Proof(NamedTuple):
     ]
     late_ms: Annotated[float, _told("real; 99 % of changes came sooner", "plan late (ms)")]
     over_rate: Annotated[
-        float,
-        _told("bytes over what the shaper's rates add up to", "carried / allowed", wide=True),
+        float, _told("bytes over what the shaper's rates add up to", "carried / allowed", wide=True)
     ]
     drops: Annotated[float, _told("packets, of all links", "drops")]
     retransmits: Annotated[float, _told("of competing flows", "retransmits", wide=True)]

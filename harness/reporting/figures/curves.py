@@ -40,10 +40,7 @@ def quality_curves(
 
 @mpl.rc_context(LOOK)
 def quality_steps(
-    curves: Curves,
-    metric: str,
-    title: str = "",
-    target: float | None = None,
+    curves: Curves, metric: str, title: str = "", target: float | None = None
 ) -> Figure:
     """Plot quality over steps; otherwise like `quality_curves`."""
     figure, rows = _panels(curves, metric, title, "step", target)

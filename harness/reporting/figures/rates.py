@@ -25,10 +25,7 @@ FIRST_SIZE = 11  # points, of the fastest method's marker; others have matplotli
 
 @mpl.rc_context(LOOK)
 def over_rates(
-    lines: Mapping[str, pd.Series],
-    measured: Mapping[str, pd.Series],
-    label: str,
-    title: str = "",
+    lines: Mapping[str, pd.Series], measured: Mapping[str, pd.Series], label: str, title: str = ""
 ) -> Figure:
     """Plot `lines`, indexed by rate in Mbit/s, and `measured` values as single points.
 

@@ -13,14 +13,7 @@ from matplotlib.figure import Figure
 
 from harness.reporting.figures.link_load import FlowSpan
 from harness.reporting.figures.styles import Style, of_line, panels, styles
-from harness.reporting.figures.theme import (
-    LOOK,
-    NothingToDraw,
-    legend,
-    logarithmic,
-    sheet,
-    thinned,
-)
+from harness.reporting.figures.theme import LOOK, NothingToDraw, legend, logarithmic, sheet, thinned
 
 RATE: Any = {"color": "0.45", "linewidth": 1.2, "linestyle": (0, (4, 2))}
 PANEL_IN, RATE_IN, FRAME_IN = 2.6, 1.3, 1.1

@@ -24,11 +24,7 @@ from harness.reporting.page.pictures import EmbeddedFigure, Pictures, data
 
 DIGITS = 5  # significant digits of a number in a curve
 DASH_PX = 2.0  # one unit of a dash pattern
-BESIDE = (
-    "network",
-    "time_to_target",
-    "quality_over_time",
-)  # figures with their own place
+BESIDE = ("network", "time_to_target", "quality_over_time")  # figures with their own place
 
 
 class Setting(NamedTuple):
