@@ -116,7 +116,7 @@ def keys_set_nowhere() -> list[str]:
 
 
 MEASURES: dict[str, tuple[Callable[[], int], int, int]] = {  # measured by, limit, goal
-    "source lines": (lambda: lines(*SOURCE), 68_300, 58_000),
+    "source lines": (lambda: lines(*SOURCE), 67_900, 58_000),
     "test lines": (lambda: lines("tests"), 47_500, 40_000),
     "functions of an exchange step": (functions_of_a_step, 112, 80),
     "arrows between packages": (arrows, 165, 140),
