@@ -113,8 +113,7 @@ class VirtualRun:
     def run(self) -> list[Ended]:
         """Train to the end. Raise WorkerError if a rank fails."""
         world = self._world
-        for rank in range(self._size):
-            self._world.begin(partial(self._be, rank), rank, f"rank {rank}")
+        self._begin()
         try:
             world.run()
         finally:
@@ -126,6 +125,10 @@ class VirtualRun:
             raise WorkerError(self.asked, *world.failure)
         return [self.ended[rank] for rank in sorted(self.ended)] * self._alike
 
+    def _begin(self) -> None:
+        for rank in range(self._size):
+            self._world.begin(partial(self._be, rank), rank, f"rank {rank}")
+
     def _be(self, rank: int) -> None:
         torch.manual_seed(self.asked.seed)
         context, curve = self._context(rank), self.curve
@@ -133,11 +136,14 @@ class VirtualRun:
         for loop in program.loops:
             loop.told, loop.alike = partial(self._told, loop), self._alike
         overruns = self.perform(program)
-        stage = rank % self._stages
-        sums = self._across[stage].meet(rank // self._stages, checksum(program.gradients), list)
-        drifted, end_s = len(set(sums)) > 1 or not self._shared.same, self._world.now_s
+        drifted, end_s = self._drifted(rank, program), self._world.now_s
         self.ended[rank] = Ended(end_s, overruns, drifted, program.done, program.aside_bytes)
         program.close()
+
+    def _drifted(self, rank: int, loop: Any) -> bool:
+        stage = rank % self._stages
+        sums = self._across[stage].meet(rank // self._stages, checksum(loop.gradients), list)
+        return len(set(sums)) > 1 or not self._shared.same
 
     def _context(self, rank: int) -> RankContext:
         clock, stage = self._clock(), rank % self._stages
