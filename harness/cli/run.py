@@ -171,8 +171,8 @@ def _show(plan: "Plan") -> None:
     found = (form.said(forms.forms(asked.run)) for asked, *_ in plan.settings())
     for line in dict.fromkeys(filter(None, found)):
         console.print(line, markup=False)
-    for note in filter(None, (plan.assumed(), plan.sampled())):
-        console.print(note, markup=False)
+    if assumed := plan.assumed():
+        console.print(assumed, markup=False)
     if said := host_overhead(asked.run for asked, *_ in plan.settings()):
         console.print(said, markup=False)
     console.print(terminal.plan_in_all(rows), markup=False)

@@ -91,6 +91,10 @@ class LocalSteps(Parallel):
         warm = min(steps, self.warmup_rounds)
         return warm + (steps - warm + self.lag) // self.steps_apart
 
+    def sampled_steps(self, first: int, spread: int) -> tuple[int, int]:
+        """Return steps to sample: warm-up and first round, then `spread` rounded up to rounds."""
+        return self.warmup_rounds + self.h, -(-spread // self.h) * self.h
+
 
 def _check_number(key: str, value: object, allowed: str, holds: object) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

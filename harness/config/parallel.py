@@ -77,6 +77,10 @@ class Parallel:
         """Return the number of exchanges that begin in the first `steps` steps."""
         return steps
 
+    def sampled_steps(self, first: int, spread: int) -> tuple[int, int]:
+        """Return how many steps to sample at the start and over the rest of a run, for a plan."""
+        return first, spread
+
 
 @dataclass(frozen=True)
 class Data(Parallel):

@@ -1,11 +1,11 @@
 """Predict the times of runs without doing them, for `plan=true` and for cost estimates.
 
-Each setting is replayed in virtual time under its own profile, step by step, with gradients of the
-true sizes but without values. One rank stands for all ranks with equal traffic. Computation takes
-the published times; if it is measured and the data is here, it takes the times of one worker on
-this machine. Compression takes its time on this machine, unless a device gives its costs. A replay
-does not see decisions that depend on the values of gradients, and no target ends a run. If a replay
-of all steps would take too long, it has the first steps, and the others repeat their second half.
+Each setting is replayed in virtual time under its own profile, with gradients of the true sizes but
+without values. The replay has the first steps, then some that stand for several others each, spread
+over the run. Computation takes the published times; if it is measured and the data is here, it
+takes the times of one worker on this machine. Compression takes its time on this machine, unless a
+device gives its costs. Changes that depend on the step or on the gradients, such as a warm-up, are
+only seen in the replayed steps, and no target ends a run.
 """
 
 import json
@@ -36,13 +36,11 @@ from harness.validation import check_fit
 from harness.virtual.costs import Costs
 from harness.virtual.crew import virtual
 from harness.virtual.network import TWINS, Simulated
-from harness.virtual.ranks import VirtualRun, WorkerError
+from harness.virtual.ranks import VirtualRun, Weight, WorkerError
 from harness.virtual.run import as_in_a_rank
 from harness.workloads.models.base import Times
 
-MOST_STEPS = 5_000  # replayed, of all ranks together that are replayed one by one
-MOST_ELEMENTS = 5_000_000_000  # of gradients, compressed for a replay: some seconds
-FEWEST_STEPS = 24  # replayed, however long they take
+FIRST, SPREAD = 8, 16  # replayed steps: at the beginning, and over the rest of the run
 COMPUTED = 7  # real steps to measure computation; the first two are left out
 REAL_SECONDS = ("alpha_s", "operation_s", "wake_s", "burst_s", "packet_s", "update_s")
 NEVER_S = 3600.0  # seconds between rows of links.csv, which a plan does not need
@@ -52,7 +50,6 @@ class Prediction(NamedTuple):
     """Prediction of one run, in emulated seconds; values per step are means."""
 
     steps: Annotated[int, Column(shown=True)]
-    replayed_steps: int
     time_s: Annotated[float, Column(shown=True)]
     real_s: float | None  # on this machine, without start and evaluations; None: virtual
     samples_per_s: Annotated[float, Column("of all workers", "samples/s", shown=True)]
@@ -66,32 +63,24 @@ class Prediction(NamedTuple):
 
 
 def stand_in(run: Run) -> Run:
-    """Return the run to replay in place of `run`: same conditions, virtual time, no training.
-
-    Ranks are replayed one by one if what each sends depends on its delays or on values, and if all
-    their steps can be replayed. Otherwise one rank stands for all.
-    """
+    """Return the run to replay in place of `run`: same conditions, virtual time, no training."""
     layout, activations = run.parallel, run.activations
     if layout.kind == "split":  # a split run sends nothing at its cuts
         layout, activations = Data(), Dense
     network = run.network
     if not isinstance(network, Simulated):
         network = simulated(network, run.emulation.dilation)
-    network = replace(network, sample_s=NEVER_S, timeline_steps=0)
-    apart = replace(
+    return replace(
         run,
         parallel=layout,
         activations=activations,
-        network=replace(network, alike=False),
+        network=replace(network, alike=layout.in_ring, sample_s=NEVER_S, timeline_steps=0),
         emulation=replace(run.emulation, compute="replay"),
         precision="float32",
         resume_from=None,
         initial_weights=None,
         watch=None,
     )
-    differ = run.controller().reacts_to_network or not run.compressor().by_shape
-    differ = differ and _replayed_steps(apart) == run.steps
-    return replace(apart, network=replace(network, alike=layout.in_ring and not differ))
 
 
 def simulated(network: NetworkChoice, dilation: float) -> Simulated:
@@ -116,68 +105,40 @@ def check(run: Run) -> None:
 
 def predict(run: Run, times: Times | None = None) -> Prediction:
     """Predict `run` by a replay. `times` are its measured computation, if known."""
-    known = stand_in(run)
+    steps = run.steps
+    first, spread = run.parallel.sampled_steps(FIRST, SPREAD)
+    some = min(steps, first + spread)
+    known = replace(stand_in(run), steps=some)
     if is_measured(run):
         known = replace(known, times=times or times_here(run))
-    known = replace(known, steps=_replayed_steps(known))
-    time_s, rows = replay(known)
-    rows = _continued(rows.groupby("step").mean(numeric_only=True), run.steps)
-    time_s += float(rows.took_s[known.steps :].sum())
-    mean = {name: float(rows[name].mean()) for name in MEANS}  # NaN of steps without an exchange
+    weights = np.ones(some)
+    weights[first:] = (steps - first) / max(1, some - first) if some > first else 1.0
+    time_s, recorded = replay(known, lambda step: weights[step])
+    rows = recorded.groupby("step").mean(numeric_only=True)
+    count, mean = float(weights.sum()), {}
+    for name in MEANS:
+        share = rows[name].notna().to_numpy() * weights  # not every step exchanges
+        mean[name] = float((rows[name].fillna(0) * share).sum() / (share.sum() or np.nan))
     return Prediction(
-        steps=run.steps,
-        replayed_steps=known.steps,
+        steps=round(count),
         time_s=time_s,
         real_s=None if run.network.in_process else time_s * run.emulation.dilation,
-        sent_bytes=mean.pop("sent_bytes") * run.steps,
-        samples_per_s=run.workers * float(rows.samples.iloc[0]) * run.steps / time_s,
-        step_s=time_s / run.steps,
+        sent_bytes=mean.pop("sent_bytes") * count,
+        samples_per_s=run.workers * float(rows.samples.iloc[0]) * count / time_s,
+        step_s=time_s / count,
         **mean,
     )
 
 
-def replay(run: Run) -> tuple[float, pd.DataFrame]:
-    """Do `run` in virtual time; return its emulated seconds and the recorded steps.
+def replay(run: Run, weight: Weight = lambda step: 1.0) -> tuple[float, pd.DataFrame]:
+    """Do `run` in virtual time; return its emulated seconds and the recorded steps of all ranks.
 
-    A rank that stands for equal ranks has one row per step. No file is kept. Raise BadSetting if a
-    rank fails.
+    A step counts as `weight(step)` steps. No file is kept. Raise BadSetting if a rank fails.
     """
     with for_a_while(run) as (folder, costs):
-        world = virtual(run)(folder, run, costs, None, lambda: None, perform=_recorded_once)
+        world = virtual(run)(folder, run, costs, None, lambda: None, weight)
         time_s = max(each.end_s for each in world.run())
         return time_s, load.steps(folder)
-
-
-def _replayed_steps(run: Run) -> int:
-    """Return how many steps of the stand-in `run` to replay: all, unless they take too long here.
-
-    A step takes about a millisecond a rank, and more if values of gradients are compressed in it.
-    """
-    network: Any = run.network
-    controller, layout = run.controller(), run.parallel
-    ranks = 1 if network.alike else run.workers * getattr(layout, "threads", 1)
-    most = MOST_STEPS // ranks
-    by_shape = (network.device or {}).get("costs") and run.compressor().by_shape
-    repeats = by_shape or not controller.reacts_to_network
-    if not network.alike or controller.needs_norms or not repeats:
-        elements = sum(each.numel() for each in run.shapes().parameters()) // layout.ranks
-        most = min(most, MOST_ELEMENTS // (ranks * elements))
-    return min(run.steps, max(FEWEST_STEPS, most))
-
-
-def _continued(rows: pd.DataFrame, steps: int) -> pd.DataFrame:
-    """Repeat the second half of `rows`, one per step, up to `steps`; `took_s` is a step's time."""
-    rows = rows.assign(took_s=rows.time_s.diff())
-    done, half = len(rows), len(rows) // 2
-    more = half + np.arange(steps - done) % (done - half)
-    return rows.iloc[[*range(done), *more]]
-
-
-def _recorded_once(program: Any) -> int:
-    """Run a rank's `program`, and record the rank alone, not those that it stands for."""
-    for loop in program.loops:
-        loop.alike = 1
-    return int(program.run())
 
 
 MEANS = (
@@ -295,16 +256,6 @@ class Plan:
                 device = run.times.device
                 return f"Computation by published times ({device}): its data is not here."
         return ""
-
-    def sampled(self) -> str:
-        """Return a note on runs of which only the first steps were replayed; "" without any."""
-        few = {
-            f"{asked.run.label} {each.replayed_steps:,} of {each.steps:,}"
-            for asked, _, each in self.settings()
-            if each.replayed_steps < each.steps
-        }
-        note = "the others are expected to take as long as the second half of these"
-        return f"First steps replayed: {'; '.join(sorted(few))}; {note}." if few else ""
 
     def settings(self) -> list[tuple[PlannedRun, int, Prediction]]:
         """Return (run, number of runs, prediction) for each group that differs only in seeds."""

@@ -40,6 +40,7 @@ from harness.virtual.world import World
 from harness.workloads.data.base import DataSet
 
 CARRIED = "carried"  # an event: bytes by link, where a checkpoint is due
+Weight = Callable[[int], float]  # of a step: how many it stands for
 
 
 class WorkerError(RuntimeError):
@@ -73,6 +74,7 @@ class VirtualRun:
     costs: Costs
     begin: Resumed | None
     tell: Callable[[], None]
+    weight: Weight = lambda step: 1.0
     perform: Callable[[Any], int] = methodcaller("run")
     curve: Curve | None = None
     keep: Keep | None = None
@@ -109,6 +111,7 @@ class VirtualRun:
         before = _carried(self.run_dir, self.begin)
         self._sampler = Sampler(costs, links, self._events, every_s, self._begins_s, before)
         self._timeline = Timeline(self.run_dir, self._network.timeline_steps, self._size)
+        self._ended_s: dict[int, float] = {}
 
     def run(self) -> list[Ended]:
         """Train to the end. Raise WorkerError if a rank fails."""
@@ -204,11 +207,16 @@ class VirtualRun:
         return VirtualExchange(reduction, cache=cache, keep=self.keep, **given)
 
     def _told(self, loop: Loop, end_s: float) -> float:
-        """Record a rank's finished step, which ends at `end_s`, and return `end_s`.
+        """Record a rank's finished step, which ends at `end_s`, and return its corrected end.
 
-        After the last rank, write timeline and links.csv, and call `tell`.
+        If the step stands for several, advance the rank's clock by their time. After the last rank,
+        write timeline and links.csv, and call `tell`.
         """
-        step = loop.seen.step
+        step, before_s = loop.seen.step, self._ended_s.get(id(loop), 0.0)
+        if (weight := self.weight(step)) != 1:
+            end_s += (weight - 1) * self._mean(loop, end_s - before_s)
+            loop.clock.sleep_until(end_s)
+        self._ended_s[id(loop)] = end_s
         is_last = self._timeline.add(step, loop.rank, self._drawn(loop))
         if is_last or not self.in_step:  # threads run in the order of their times
             self._sampler.up_to(end_s)
@@ -217,6 +225,9 @@ class VirtualRun:
                 self._events.append(CARRIED, end_s, step=done, bytes=self.costs.carried)
             self.tell()
         return end_s
+
+    def _mean(self, loop: Loop, took_s: float) -> float:
+        return self._all.meet(loop.rank, took_s, lambda each: sum(each) / len(each))  # type: ignore[no-any-return]
 
     def _drawn(self, loop: Loop) -> list[Span]:
         """Return the spans of the finished step, ordered by start."""

@@ -71,10 +71,10 @@ def test_pulls_and_pushes_share_the_link_of_the_server(tmp_path):
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_plan_is_the_program_itself_without_a_model(mode, tmp_path):
-    """A replay without a model tells the run's time."""
+    """Some steps stand for the others: over links that do not change it tells the run's time."""
     asked = (*TINY, f"parallel.mode={mode}", "steps=30", "eval_every=100", *DETERMINED)
     predicted = plan.predict(settings_of(*asked).run())
     steps = rows(simulated(tmp_path / "run", *asked), "steps.csv")
     assert predicted.steps == 30
-    assert predicted.time_s == pytest.approx(steps.time_s.max(), rel=0.002)
+    assert predicted.time_s == pytest.approx(steps.time_s.max(), rel=0.02)
     assert predicted.sent_bytes == steps[steps["rank"] == 0].sent_bytes.sum()
