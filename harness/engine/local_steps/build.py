@@ -50,7 +50,7 @@ def local_loop(run: Run, layout: LocalSteps, context: RankContext) -> Loop:
     exchange.at(course.first)
     if run.emulation.is_replay:
         values = not getattr(exchange.exchange, "by_shape", False)
-        replayed = LocalReplayed(course, exchange, run.seed_of(context.rank), values)
+        replayed = LocalReplayed(course, exchange, run.seed, values)
         loop = loop_of(run, context, replayed, pace, TrafficMeter([]))
     else:
         gradients = build_gradients(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from harness.engine.local_steps.exchange import OuterExchange, OuterState
 from harness.engine.local_steps.outer import OuterModel
 from harness.engine.training.course import Course
-from harness.engine.training.gradients import SHIFTS, Gradients, Trained, noise_at
+from harness.engine.training.gradients import Gradients, Trained
 from harness.engine.training.random_numbers import set_random_numbers
 from harness.engine.training.replica import Backward, Replica, put, unchanged
 
@@ -154,7 +154,7 @@ class LocalTrained(Trained):
 
 @dataclass
 class LocalReplayed(Gradients):
-    """True sizes and traffic of rounds without computation: `noise_at` a step in each bucket."""
+    """True sizes and traffic of rounds without computation: seeded noise in every bucket."""
 
     course: Course
     exchange: OuterExchange
@@ -165,12 +165,10 @@ class LocalReplayed(Gradients):
         noise = torch.Generator().manual_seed(self.seed)
         every = [memory for each in self.exchange.laid for memory in each if self.values]
         sizes = {id(each): sum(laid.buffer.numel() for laid in each.laid) for each in every}
-        sized = {key: size + SHIFTS for key, size in sizes.items()}
-        self._noise = {key: torch.randn(size, generator=noise) for key, size in sized.items()}
+        self._patterns = {key: torch.randn(size, generator=noise) for key, size in sizes.items()}
 
     def compute(self, step: int) -> float:
-        noise = {key: noise_at(step, each) for key, each in self._noise.items()}
-        self.exchange.submit(lambda fragment: None, noise)
+        self.exchange.submit(lambda fragment: None, self._patterns)
         return float("nan")
 
 

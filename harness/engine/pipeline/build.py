@@ -68,8 +68,7 @@ def stage_loop(run: Run, layout: Pipeline, context: RankContext) -> Loop:
     if not position.is_last:  # which counts the samples
         course = course._replace(samples=0)
     if run.emulation.is_replay:
-        parameters, seed = dict(model.named_parameters()), run.seed_of(context.rank)
-        given = parameters, course, exchange, run.bucket_mb, seed
+        given = dict(model.named_parameters()), course, exchange, run.bucket_mb, run.seed
         return loop_of(run, context, ReplayedStage(*given, engine=engine), engine.device, meter)
     replica = partial(StageReplica, position=position, object_gather=object_gather)
     alone = context._replace(replica=replica, once=anew)

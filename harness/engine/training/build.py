@@ -44,7 +44,7 @@ def whole_model_loop(run: Run, layout: Parallel, context: RankContext) -> Loop:
     course = course_of(run, context, context.rank, run.workers)
     if run.emulation.is_replay:
         parameters = dict(model.named_parameters())
-        replayed = Replayed(parameters, course, exchange, run.bucket_mb, run.seed_of(context.rank))
+        replayed = Replayed(parameters, course, exchange, run.bucket_mb, run.seed)
         return loop_of(run, context, replayed, pace, TrafficMeter([]))
     gradients = build_gradients(run, context, model, course, exchange)
     cuts = _cuts(run, context, model, gradients)

@@ -18,18 +18,6 @@ from harness.workloads.buckets import BucketMb
 from harness.workloads.data.base import Batch
 from harness.workloads.models.base import State
 
-SHIFTS = 1021  # elements that noise is longer than its bucket
-
-
-def noise_at(step: int, noise: Tensor) -> Tensor:
-    """Return the part of `noise`, [n + SHIFTS], that stands for the gradient, [n], of `step`.
-
-    It moves by one element a step. Equal gradients would add up in residuals until several times
-    as many entries reach a kept threshold as in training.
-    """
-    first = step % SHIFTS
-    return noise[first : noise.numel() - SHIFTS + first]
-
 
 class Gradients(Protocol):
     """Source of a rank's gradients. The defaults suit a source without weights."""
@@ -188,7 +176,7 @@ class Trained(Gradients):
 
 @dataclass
 class Replayed(Gradients):
-    """Replay without computation: exchanges `noise_at` each step, in the model's true bucket sizes.
+    """Replay without computation: exchanges seeded noise of the model's true bucket sizes.
 
     `parameters` are on the meta device, in registration order. The loss is NaN, and there is
     nothing to evaluate or save.
@@ -205,8 +193,8 @@ class Replayed(Gradients):
         values = not getattr(self.exchange, "by_shape", False)
         self._buckets = Buckets(self.parameters, self.bucket_mb, values)
         sizes = [laid.buffer.numel() for laid in self._buckets.laid if values]
-        self._noise = [torch.randn(size + SHIFTS, generator=noise) for size in sizes]
+        self._patterns = [torch.randn(size, generator=noise) for size in sizes]
 
     def compute(self, step: int) -> float:
-        self._buckets.exchange(self.exchange, [noise_at(step, each) for each in self._noise])
+        self._buckets.exchange(self.exchange, self._patterns)
         return float("nan")
