@@ -129,7 +129,7 @@ class Compressor(Protocol):
     uniform_density: bool = False  # all workers must use one density
     has_level: bool = True  # False: density is ignored, the bytes sent do not depend on it
     is_mean: bool = True  # False: the result is not the mean of `grad - unsent` over workers
-    rounding: float = 1e-6  # of a value on its way, relative to the largest of the bucket
+    rounding: float = 1e-6  # largest error of a sent value, relative to the bucket's largest value
     largest: float = inf  # above this magnitude a gradient is refused with OverflowError
     replaces: tuple[str, ...] = ()  # settings that must be off: the compressor does their work
     # In the authors' code backward waits until a bucket is reduced, as a second collective of it

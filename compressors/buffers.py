@@ -106,9 +106,7 @@ class Buffers:
             examine(total)
 
     def out_buffer(self) -> tuple[Tensor, bool]:
-        """Return memory for the mean, [n], and whether it holds zeros.
-
-        Otherwise its content is undefined.
+        """Return memory for the mean, [n], and whether it holds zeros (or undefined values).
 
         It may share the memory of the gradient, and of the sum if no residual is needed. Write to
         it only when neither is read any more.

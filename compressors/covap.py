@@ -29,7 +29,10 @@ SCHEDULES = (0.5, 50), (0.2, 100)
 
 @dataclass
 class COVAP(Compressor):
-    """Compressor that keeps the last exchange's bucket sizes, and uses error feedback."""
+    """Compressor that sends each unit of the gradient whole, once in I steps, with error feedback.
+
+    It cuts units by the last exchange's bucket sizes. Raise ValueError for settings out of range.
+    """
 
     by_shape = True
     uniform_density = True
@@ -74,9 +77,7 @@ class COVAP(Compressor):
         return min(1.0, init + step // (self.ascend_steps or steps) * self.ascend_range)
 
     def _turn(self, bucket: Bucket, every: int) -> tuple[int, int]:
-        """Return the first element to send, and the one after the last.
-
-        They are equal if none is sent.
+        """Return the first element to send, and the one after the last; equal if none is sent.
 
         A bucket has at most I units, numbered without gaps, so at most one has its turn.
         """

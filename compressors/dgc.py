@@ -97,7 +97,7 @@ class DGC(Compressor):
         return Entries(index[:count], values[:count])
 
     def _average(self, bucket: Bucket, sent: Entries, workers: Workers) -> Tensor:
-        """Return the mean of sent entries of matrices, [n], perhaps in the gradients' memory."""
+        """Return the mean, [n], of `sent` entries of matrices, maybe in the gradients' memory."""
         if all(len(shape) <= 1 for shape in bucket.shapes):
             return bucket.empty_mean().zero_()
         return scatter_mean(bucket.buffers, sent.values, sent.index, workers)

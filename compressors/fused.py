@@ -26,7 +26,10 @@ from compressors.workspace import workspace
 
 
 def add_and_take_largest(buffers: Buffers, k: int) -> Entries:
-    """Take out, zero and return the k entries of largest magnitude, the first of equal ones."""
+    """Take out, zero and return the k entries of largest magnitude, the first of equal ones.
+
+    Raise FloatingPointError if the gradient is not finite.
+    """
     addend, zeroes = buffers.take_zeroed_addend()
     found = take_largest_(buffers.total, k, addend, zeroes)
     _check_taken(buffers, found)
@@ -34,7 +37,10 @@ def add_and_take_largest(buffers: Buffers, k: int) -> Entries:
 
 
 def add_and_take_reaching(buffers: Buffers, threshold: Tensor) -> Entries:
-    """Take out nonzero entries of magnitude >= `threshold`, float32 [], and zero them."""
+    """Take out nonzero entries of magnitude >= `threshold`, float32 [], and zero them.
+
+    Raise FloatingPointError if the gradient is not finite.
+    """
     addend, zeroes = buffers.take_zeroed_addend()
     found = add_reaching_(buffers.total, threshold, addend, zeroes, erase=True)
     _check_taken(buffers, found)
@@ -66,7 +72,10 @@ def add_and_find_reaching(buffers: Buffers, threshold: Tensor) -> Entries:
 
 
 def add_and_find_largest_of_chunks(buffers: Buffers, chunks: Chunks) -> Entries:
-    """Return the largest entries of every chunk, as `add_find_`, without zeroing them."""
+    """Return the largest entries of every chunk, as `add_find_`, without zeroing them.
+
+    Raise FloatingPointError if the gradient is not finite.
+    """
     addend, zeroes = buffers.take_zeroed_addend()
     found = add_find_(buffers.total, addend, zeroes, chunks)
     buffers.check_finite(float(found.values.sum()))
@@ -82,8 +91,7 @@ def subtract(buffers: Buffers, values: Tensor, index: Tensor) -> None:
 def add_and_take_capacity(buffers: Buffers, threshold: Tensor, capacity: int) -> Entries:
     """Do the work of `add_and_take_reaching` for exactly `capacity` entries.
 
-    These are the first ones; zeros fill up if there are fewer. A GPU's host need not know their
-    number.
+    These are the first ones; zeros fill up if there are fewer. A GPU's host need not know how many.
     """
     found = gpu.select_(buffers.total, threshold, capacity, buffers.take_addend())
     entries = Entries(found.where, found.values)
@@ -93,7 +101,10 @@ def add_and_take_capacity(buffers: Buffers, threshold: Tensor, capacity: int) ->
 
 
 def add_and_take(buffers: Buffers, index: Tensor) -> Tensor:
-    """Take out the values at `index`, int32 [k], ascending. Zero them if a residual is needed."""
+    """Take out the values at `index`, int32 [k], ascending. Zero them if a residual is needed.
+
+    Raise FloatingPointError if the gradient is not finite.
+    """
     addend, zeroes = buffers.take_zeroed_addend()
     total, erases = buffers.total, buffers.needs_residual
     values = workspace("values", index.numel(), total.dtype, total.device)
@@ -128,7 +139,10 @@ def add_scaled(buffers: Buffers, factor: float) -> Tensor:
 def add_and_pack_signs(
     parts: Sequence[Buffers], packed: Sequence[Tensor], squared: bool = False
 ) -> list[Tensor]:
-    """Write every part's signs to `packed`. Return mean magnitudes or squares, float64 []."""
+    """Write every part's signs to `packed`. Return mean magnitudes or squares, float64 [].
+
+    Raise FloatingPointError if the gradient is not finite.
+    """
     means = [
         add_pack_signs_(part.total, part.take_addend(), signs, squared)
         for part, signs in zip(parts, packed, strict=True)
@@ -144,9 +158,9 @@ def subtract_signs(part: Buffers, packed: Tensor, scale: Tensor) -> None:
 
 
 def add_and_measure(part: Buffers) -> tuple[Tensor, Tensor]:
-    """Add the residual. Return the sum's largest magnitude, float32 [], and squares, float64 [].
+    """Add the residual. Return the sum's largest magnitude and sum of squares.
 
-    Raise FloatingPointError for NaN or inf.
+    These are float32 [] and float64 []. Raise FloatingPointError if the gradient is not finite.
     """
     largest, squares = add_measure_(part.total, part.take_addend())
     part.check_finite(float(largest))
@@ -160,9 +174,11 @@ def add_and_round(
     key: tuple[int, ...] | None,
     norm: str | None = None,
 ) -> Tensor:
-    """Return packed codes of rounding by `key`, as `add_round_`, and subtract the rounded values.
+    """Add the gradient and return packed codes, as `add_round_`.
 
-    With `norm`, `steps` become the blocks' norms. Otherwise the caller has set them.
+    Subtract the rounded values if a residual is kept. With `norm`, write the blocks' norms to
+    `steps`, and raise FloatingPointError if the gradient is not finite. Otherwise the caller has
+    set `steps`.
     """
     addend, keeps = buffers.take_addend(), buffers.needs_residual
     packed = add_round_(buffers.total, addend, grid, steps, key, keeps, norm)
@@ -179,7 +195,8 @@ def mean_of_rounded(buffers: Buffers, grid: Grid, rounded: list[tuple[Tensor, ..
 def add_and_cast(buffers: Buffers, divisor: int, dtype: torch.dtype) -> tuple[Tensor, float]:
     """Return the sum over `divisor` in a 16-bit type, [n], and the sum's largest magnitude.
 
-    The rounding error remains in the sum, if a residual is needed.
+    The rounding error remains in the sum, if a residual is needed. Raise FloatingPointError if the
+    gradient is not finite.
     """
     total = buffers.total
     wire = workspace("wire", buffers.n, dtype, total.device)

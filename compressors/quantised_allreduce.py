@@ -110,8 +110,7 @@ class QuantisedAllReduce(Compressor):
 
         `arrived` has each worker's codes and steps of this slice, by rank. Codes are uint8, packed,
         and steps are float32, one per row. With `server_feedback`, the kept error of `bucket` is
-        added first and then replaced by the new rounding error. An empty slice gives an empty
-        result.
+        added first and then replaced by the new rounding error. An empty slice has an empty result.
         """
         if length == 0:
             return arrived[0][0], arrived[0][1]
@@ -122,7 +121,7 @@ class QuantisedAllReduce(Compressor):
         return self._rounded(Buffers(total, self._error(bucket.names, total)))
 
     def _padded(self, answer: tuple[Tensor, Tensor], length: int) -> list[Tensor]:
-        """Pad codes and steps with zeros to `length` elements, equal on all workers."""
+        """Return codes and steps, zero-padded to those of `length` elements as on all workers."""
         codes, steps = answer
         whole = packed_bytes(length, self.bits), length // self.row
         parts = zip(("padded codes", "padded steps"), (codes, steps), whole, strict=True)

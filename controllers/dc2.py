@@ -191,7 +191,7 @@ class DA4(DC2):
 
 @dataclass(kw_only=True)
 class DA5(DA4):
-    """TIMELY with thresholds: increase below alpha m, decrease above alpha a, DA4 between."""
+    """TIMELY: increase below alpha x minimum delay, decrease above alpha x mean, DA4 between."""
 
     alpha: float = 1.25
 

@@ -41,7 +41,7 @@ class ByNode:
 
 
 def _node(key: Any) -> int:
-    """Return the node number of `key`, an int or digits; ValueError for other keys."""
+    """Return the node number of `key`, an int >= 0 or up to 9 digits; ValueError for other keys."""
     if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) <= 9:
         return int(key)
     if isinstance(key, int) and not isinstance(key, bool) and key >= 0:

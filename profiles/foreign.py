@@ -190,12 +190,12 @@ class Cooked(Recorded):
 
 @dataclass(frozen=True)
 class Columns(Recorded):
-    """Recording as a CSV file with a header, such as Lumos5G's, with one row per second.
+    """Recording as a CSV file with a header, such as Lumos5G's.
 
     `columns` maps `rate_mbit` and optionally `time_s`, `delay_ms`, `jitter_ms`, `loss` and
     `reorder` to columns of the file. `units` gives a factor for each. Only rows that match `where`
-    count. Most rows are evenly spaced. A gap of more than LONGEST_STEP steps is a hole, which
-    `no_reading` fills.
+    count. Rows without times are `spacing_s` apart. If most rows are evenly spaced, a gap of more
+    than LONGEST_STEP steps is a hole: `no_reading` fills it, and without it ValueError is raised.
     """
 
     columns: Mapping[str, str | None] = field(default_factory=dict)

@@ -62,7 +62,7 @@ class Mahimahi(Rated):
 
 
 def parse(recording: Recording) -> array:
-    """Return the times in ms, in order. Raise ValueError with file, line and value."""
+    """Return delivery times in ms. Raise ValueError with file and line for a bad or falling one."""
     words = recording.content.split()
     if len(words) == recording.content.count(b"\n") + 1 and b"".join(words).isdigit():
         if max(map(len, words)) <= 12:

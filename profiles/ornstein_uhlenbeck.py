@@ -1,7 +1,6 @@
 """A rate that fluctuates around its mean: an Ornstein-Uhlenbeck process.
 
-It is drawn on a grid by its exact transition (Gillespie, 1996), so its law does not depend on the
-grid.
+Its exact transition draws it on a grid (Gillespie, 1996), so its law does not depend on the grid.
 """
 
 import math

@@ -26,9 +26,7 @@ class SiteMatrix(NamedTuple):
 def read_regions(path: Any, names: Sequence[Any]) -> SiteMatrix:
     """Read delays and rates between the regions `names`.
 
-    Raise ValueError with file, line and value.
-
-    Inside a region there is no delay besides that of links.
+    Inside a region there is no delay besides that of links. Raise ValueError with file and line.
     """
     place = find_in(SHIPPED_REGIONS, path)
     if place is None:

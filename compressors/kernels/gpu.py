@@ -314,7 +314,7 @@ def add_cast_(
 
 
 def add_measure_(total: Tensor, added: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Add `added` to `total`, [n]. Return max magnitude, float32 [], and squares, float64 []."""
+    """Add `added` to `total`, [n]. Return max |x|, float32 [], and sum of squares, float64 []."""
     kernels, n = _kernels(), total.numel()
     size = kernels.BLOCK
     programs = -(-n // size)

@@ -120,7 +120,7 @@ def add_take(total, added, clear, index, erase, values):  # type: ignore[no-unty
 @njit(["boolean(float32[::1], int32[::1], float32[::1], float32)",
        "boolean(float32[::1], int64[::1], float32[::1], float32)"], **OPTIONS)  # fmt: skip
 def add(total, index, values, factor):  # type: ignore[no-untyped-def]
-    """Add `values` times `factor` to `total` at `index`. Stop, and return False, at one outside."""
+    """Add `values` times `factor` to `total` at `index`. Return False at the first one outside."""
     for here in range(index.size):
         at = np.uint64(np.int64(index[here]))
         if at >= np.uint64(total.size):

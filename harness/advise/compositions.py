@@ -178,7 +178,7 @@ def _worlds(
 
 
 def _presets(asked: object) -> tuple[str, ...]:
-    """Return the methods in `asked`, all for None; BadSetting for a name that is no `method`."""
+    """Return the presets that `asked` names, all for None; BadSetting for an unknown name."""
     known = list(choices("method"))
     if asked is None:
         return tuple(known)

@@ -64,7 +64,7 @@ class EventFiles:
 
 
 def _content(path: Path, most_bytes: int) -> bytes:
-    """Return the file's first bytes, or none if it is not a plain file."""
+    """Return the first `most_bytes` bytes of the file, or b"" if it is not a plain file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -142,7 +142,7 @@ def _line(scalar: Scalar) -> str:
 def _checked(
     scalar: Scalar, numbers: dict[str, float], time_s: Callable[[float], float]
 ) -> dict[str, float]:
-    """Return `numbers`. Raise ValueError for a scalar without a step or a time of the run."""
+    """Return `numbers`. Raise ValueError if the scalar has no step, or no time since the start."""
     if scalar.step < 0:
         raise ValueError("step is no whole number from 0")
     if not isfinite(scalar.wall_s):

@@ -167,7 +167,7 @@ class UnderWay:
             self._start()
 
     def _read(self, files: EventFiles, ended_s: float) -> None:
-        """Read steps from event files after the command has ended."""
+        """Add the event files' steps to `readings`; if unreadable, store the reason in `unread`."""
         began_s = time.time() - time.monotonic() + self.clock.monotonic(0.0)  # since the epoch
         try:
             scalars = files.scalars()

@@ -110,9 +110,7 @@ class ToldSteps:
         self.uncounted[why] = before + lines, first
 
     def add(self, found: dict[str, float], came_s: float, line: str, counter: StepCounter) -> bool:
-        """Count the values of one reading, with steps by `counter`.
-
-        Return True if it reported a step.
+        """Count the values of one reading, with steps by `counter`. Return True for a new step.
 
         A reading without `step` fills gaps of the last step, or is the next step.
         """
@@ -160,7 +158,10 @@ class ToldSteps:
         return counter.advance(counter.next_count())
 
     def _tells_more(self, row: _Row, found: dict[str, float], line: str) -> bool:
-        """Return False if all processes of the node have already reported all of `found`."""
+        """Count this report. Return False if all processes have already reported all of `found`.
+
+        Also count a repetition by another process of the node, and keep the first such `line`.
+        """
         kind = row.step, frozenset(found)
         self._times_told[kind] += 1
         if set(found) - set(row.values):

@@ -98,7 +98,7 @@ def _beside(asked: Asked, interfaces: Interfaces) -> list[str]:
 
 
 def _around(asked: Asked, found: Evidence) -> list[str]:
-    """Name nodes that sent less over their links than they must have."""
+    """Return a reason for each node that sent less over its link than it must have."""
     if asked.nodes < 2:
         return []
     passed, sent = found.traffic.passed(), dict[int, int]()

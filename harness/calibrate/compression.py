@@ -54,7 +54,7 @@ OF_A_CORE = (
 
 
 class TimedLayout(NamedTuple):
-    """Seconds of a bucket's compression, the mean of several steps."""
+    """Time of compressing a bucket of one layout, as a mean over several steps."""
 
     compressor: str  # the file it is in
     rank: int  # 0: it has none

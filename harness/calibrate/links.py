@@ -96,7 +96,7 @@ def take(plan: MeasurementGrid) -> list[Sample]:
 
 
 def _cases(nodes: int, rate_mbit: float) -> list[tuple[str, int, int]]:
-    """Return collectives, bytes of their tensors by ring arithmetic, and repetitions in a row."""
+    """Return (collective, bytes of its tensor, repetitions in a row) for each measurement."""
     found = []
     for collective in COLLECTIVES:
         hops = (nodes - 1) * (2 / nodes if collective == "all_reduce" else 1)

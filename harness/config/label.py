@@ -229,9 +229,10 @@ def _tokens(method: Method, prefix: NamePrefix, but: Container[str]) -> Iterator
 
 
 def _shows_density(method: Method, prefix: NamePrefix) -> bool:
-    """Return True if a name shows the density: it is not the preset's, or no preset implies it.
+    """Return True if a name shows the density.
 
-    A preset with density 1 sends all elements in fewer bits, so its name shows none.
+    It does if the density differs from the prefix's, or if the prefix is just a compressor that has
+    a level. A preset with density 1 sends all elements in fewer bits, so its name shows none.
     """
     density, usual = method.controller["density"], prefix.base.controller["density"]
     if density != usual:

@@ -155,9 +155,9 @@ def load(overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
 
 @lru_cache(MOST_KEPT)
 def _composed(stamp: int, overrides: tuple[str, ...], mode: RunMode) -> DictConfig:
-    """Compose the groups, which the runs of a sweep share, and then set the values.
+    """Compose the groups, which are cached for all runs of a sweep, and then set the values.
 
-    `stamp` is that of the files. Mappings of a part, such as a profile's `units`, take new keys.
+    `stamp` identifies the state of the files. Mappings of a part, such as `units`, take new keys.
     """
     loader: Any = GlobalHydra.instance().config_loader()
     parsed = OverridesParser.create().parse_overrides(list(overrides))

@@ -84,7 +84,7 @@ class ThreadWorkers:
 
 
 def shapes(tensors: tuple[Tensor, ...]) -> list[tuple[torch.dtype, int]]:
-    """Return (dtype, length) of each 1-D tensor."""
+    """Return (dtype, length) of each tensor. Raise AssertionError if one is not 1-D."""
     assert all(tensor.dim() == 1 for tensor in tensors), "pieces must be 1-D"
     return [(tensor.dtype, len(tensor)) for tensor in tensors]
 

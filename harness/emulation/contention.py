@@ -211,7 +211,7 @@ class Contention:
         return self._sockets[namespace.descriptor]
 
     def _wait(self, seconds: float | None) -> None:
-        """Wait for a wish, for `seconds`, or, if that is None, for a process to end."""
+        """Wait for a wish or for `seconds`. If None, wait for a wish or the end of a process."""
         waiting = select.poll()
         waiting.register(self._wake, select.POLLIN)
         if seconds is None:

@@ -69,7 +69,11 @@ class Host(Shaping):
         object.__setattr__(self, "interface", self.interface or _interface_to(master))
 
     def check(self, nodes: int, profile: Profile, dilation: float) -> None:
-        """Raise errors that are known before the machines meet; see Topology.check."""
+        """Check the settings before the machines meet.
+
+        Raise ValueError for a bad setting or profile, or without root or a valid token. Raise
+        NetworkError if the interface is missing, down or a loopback.
+        """
         if nodes != self.machines:
             raise ValueError(
                 f"machines must be workers / workers_per_node = {nodes}, got {self.machines}"

@@ -1,8 +1,7 @@
 """Connections between the machines of one run: TCP from each machine to machine 0, lines of JSON.
 
 A machine proves that it has the run's token without sending it, and machine 0 does the same.
-Strangers are dropped, and other machines do not notice. Later messages are neither secret nor
-signed.
+Strangers are dropped unnoticed by other machines. Later messages are neither secret nor signed.
 
 The machines exchange values in step. Each learns within seconds if another one has ended or is
 gone. A machine announces its end. The kernel closes the connections of a killed process. TCP's
@@ -97,7 +96,7 @@ class Rendezvous:
         self._peers: list[Peer] = []  # on machine 0 all others, in order; elsewhere machine 0
 
     def join(self, master: str, port: int, patience_s: float) -> None:
-        """Connect all machines; raise NetworkError if one is missing after `patience_s`."""
+        """Connect all machines. Raise NetworkError after `patience_s`, RunEnded if the run ends."""
         deadline = time.monotonic() + patience_s
         if self.machine == 0:
             self._admit(master, port, deadline)

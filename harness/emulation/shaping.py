@@ -63,7 +63,7 @@ class Shaping:
         return found and replace(found, represented=represented())
 
     def needs_netem(self, profile: Profile) -> bool:
-        """Return True if packets are ever delayed, lost or reordered, which needs netem."""
+        """Return False: only rates are shaped. Networks that impair packets override this."""
         return False
 
     def machines_of_run(self) -> int:

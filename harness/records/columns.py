@@ -21,7 +21,7 @@ def of(row: type) -> Mapping[str, Column]:
 
 
 def recorded(row: type) -> dict[str, type]:
-    """Return the type of each column of the csv, in order."""
+    """Return the types of the fields of `row` that csv files have, by name and in order."""
     types = get_type_hints(row)
     return {name: types[name] for name, column in of(row).items() if column.recorded}
 

@@ -67,7 +67,7 @@ class StepFunction:
         return self._values[number]
 
     def until(self, at: Array) -> Array:
-        """Return the integral from the first of `times`. The first value also holds before it."""
+        """Return the integral from `times[0]` to `at`. The first value also holds before it."""
         number = np.clip(np.searchsorted(self._times, at, "right") - 1, 0, None)
         return self._sums[number] + (at - self._times[number]) * self._values[number]
 

@@ -99,7 +99,7 @@ def played(network: Network, clock: Clock, run_dir: Path, events: Events) -> Ite
 
 
 def look_for_the_end(wait_s: float = POLL_S) -> None:
-    """Wait `wait_s`; raise Interrupted if the runner stops or died, LimitPassed for a limit."""
+    """Wait up to `wait_s`; Interrupted if the runner stops or died, LimitPassed at a limit."""
     _limits[0].look()
     readable, _, _ = select.select([0], [], [], wait_s)
     if readable and not (said := os.read(0, 1)):

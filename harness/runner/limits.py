@@ -65,9 +65,7 @@ class Limits:
             resource.setrlimit(resource.RLIMIT_NPROC, (self.most_processes, self.most_processes))
 
     def look(self) -> None:
-        """Shorten long logs.
-
-        Raise LimitPassed for a run that is too long or has too many processes.
+        """Shorten long logs. Raise LimitPassed if the run is too long or has too many processes.
 
         The first may be called often: it costs a stat of each log.
         """

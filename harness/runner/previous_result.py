@@ -48,9 +48,10 @@ def check_places(run_dir: Path) -> None:
 
 
 def put_back(run_dir: Path) -> Path:
-    """Restore the earlier result, also after a killed process, unless the new run has succeeded.
+    """Restore the earlier result, or delete it if the new run has succeeded.
 
-    Return the folder of the last run: `run_dir`, or the hidden one of a failed run.
+    This also works after a killed process. Return the folder of the last run: `run_dir`, or the
+    hidden one to which a failed run was moved.
     """
     before, failed = _before(run_dir), _failed(run_dir)
     if not before.exists():

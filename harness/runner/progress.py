@@ -262,7 +262,10 @@ class RunReading:
         return f"{self._label}: {'  '.join(filter(None, parts))}"
 
     def block(self, place: str, ascii_only: bool) -> Group:
-        """Return the run's progress as a block for a terminal; `place` is of the command."""
+        """Return the run's progress as a block for a terminal.
+
+        `place` is its position in the sweep, such as `3 of 15`; "" shows none.
+        """
         done, total = self._done(), self._steps
         bar = Columns.grid(padding=(0, 2, 0, 0))
         step = Text(f"step {done}/{total}" if self._step else "starting")

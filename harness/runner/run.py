@@ -78,7 +78,7 @@ def _twice(run_dir: Path, lock: int | None, settings: Settings, do: Doing) -> No
 
 
 def begins_anew(run_dir: Path) -> None:
-    """Return None: the run starts from the beginning."""
+    """Do nothing, so that the run starts from the beginning."""
 
 
 def done_once(settings: Settings, do: Doing, alone: bool, begin: Begin = begins_anew) -> Outcome:

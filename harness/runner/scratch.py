@@ -18,7 +18,10 @@ VARIABLE = "GRADNET_SCRATCH"
 
 
 def working(run_dir: Path) -> Path:
-    """Return the folder in which the run of `run_dir` is written. BadSetting if it is invalid."""
+    """Return the folder in which to write the run: below GRADNET_SCRATCH if set, else `run_dir`.
+
+    Raise BadSetting unless GRADNET_SCRATCH is an absolute path of an existing folder.
+    """
     asked = os.environ.get(VARIABLE, "")
     folder = Path(os.path.expandvars(asked))
     if not asked:

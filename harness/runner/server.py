@@ -55,7 +55,7 @@ def silence_s(run: Run) -> float:
 
 @dataclass(kw_only=True)
 class Crew(Agents):
-    """The processes of a run, by process id: the trainers, and on node `workers` the server."""
+    """Processes of a served run, by process id: trainers, and the server as node `workers`."""
 
     asked: Run
     process: Process
@@ -95,7 +95,7 @@ class Crew(Agents):
         return any(e["event"] == "rank_finished" and e["rank"] == self.workers for e in events)
 
     def ended(self, node: int, code: int) -> None:
-        """Record the end of a process; that of a good trainer counts once the server has ended."""
+        """Record a process's exit code. A trainer's success counts once the server has ended."""
         self.codes[node] = code
         if code != 0 or self.workers in self.codes:
             self.endings |= self.codes

@@ -88,10 +88,9 @@ def _took(measured_ms: float | None) -> str:
 
 
 def of_ceiling(ceiling: dict[str, Any]) -> list[str]:
-    """Return reasons if the links need more than this machine carries; [] if they do not.
+    """Return reasons unless this machine carries LEAST_HEADROOM times what the links need.
 
-    `ceiling` has `needed_mbit` and `carried_mbit`, both real. Raise NotNeeded if the second is
-    None.
+    `ceiling` has real `needed_mbit` and `carried_mbit`. Raise NotNeeded if the second is None.
     """
     needed, carried = ceiling["needed_mbit"], ceiling["carried_mbit"]
     if carried is None:

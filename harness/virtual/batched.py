@@ -31,7 +31,7 @@ class Share(NamedTuple):
 
 
 def suits(model: nn.Module) -> bool:
-    """Return True for a small model without hooks that keeps no state of a batch."""
+    """Return True for a small model without hooks and without buffers."""
     looked_into = any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
     elements = sum(parameter.numel() for parameter in model.parameters())
     return not (looked_into or any(True for _ in model.buffers())) and elements <= MOST_ELEMENTS

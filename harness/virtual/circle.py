@@ -22,7 +22,7 @@ class Circle:
         self._parts: dict[Hashable, Circle] = {}
 
     def part(self, name: Hashable, size: int) -> "Circle":
-        """Return the circle called `name` of `size` of these ranks."""
+        """Return the circle `name` of `size` of these ranks. The first call creates it."""
         return self._parts.setdefault(name, Circle(self._world, size))
 
     def meet(self, member: int, brought: Any, make: Callable[[list[Any]], Any]) -> Any:

@@ -191,7 +191,7 @@ class Costs:
         return self._ring(start_s, volumes, 1, workers, 0.0)
 
     def all_to_all(self, start_s: float, sizes: Sequence[Sequence[int]]) -> float:
-        """Return the end of an all-to-all, where `sizes[r][p]` bytes go from rank r to p."""
+        """Return the end of an all-to-all of `sizes[r][p]` bytes from rank r to p; count them."""
         if len(sizes) == 1:
             return start_s
         own = self.workers_per_node

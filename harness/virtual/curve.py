@@ -108,7 +108,7 @@ class Kept:
 
 
 class CurveRow(NamedTuple):
-    """Row of steps.csv without its times: fields of `Exchanged`, and two more."""
+    """Row of steps.csv without its times: fields of `Exchanged`, and then loss and controller."""
 
     sent_bytes: int
     received_bytes: int

@@ -103,7 +103,7 @@ def _sums(peers: Sequence[Sequence[LaneOp]]) -> list[Calls]:
 
 
 def _sum(calls: Sequence[Calls]) -> Calls:
-    """Return one call with the bytes of `calls`. Different collectives follow each other."""
+    """Merge `calls`: add the bytes of equal collectives at one position; others follow in order."""
     alike: dict[Any, list[CollectiveCall]] = {}
     for call in calls:
         for position, collective in enumerate(call):

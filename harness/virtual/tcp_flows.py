@@ -57,7 +57,7 @@ class TcpFlows(NamedTuple):
         return max(0.0, rtt_s * log2(1 + growing / first) - growing / bytes_per_s)
 
     def segment(self, piece: float) -> float:
-        """Return the bytes of a segment of a piece; 0 if it is not divided."""
+        """Return the bytes per segment of a piece of `piece` bytes; 0 if pieces are not divided."""
         return piece / self.segments(piece) if self.segment_bytes else 0.0
 
     def segments(self, piece: float) -> int:
@@ -77,11 +77,10 @@ def segments(piece: float, segment_bytes: float = MOST_SEGMENT_BYTES) -> int:
 def payload_shares(
     bytes_per_s: np.ndarray, efficiency: float, shares: Sequence[tuple[float, float]]
 ) -> np.ndarray | float:
-    """Return payload's share of rates:
+    """Return the payload's share of each rate: `efficiency`, or interpolated from `shares`.
 
-    `efficiency`, or interpolated from `shares` by rate (bytes/s).
-
-    Between two rates the share is linear in the logarithm of the rate. Beyond them it is constant.
+    Shares are by rate in bytes/s. Between two rates the share is linear in the logarithm of the
+    rate. Beyond them it is constant.
     """
     if not shares:
         return efficiency

@@ -173,7 +173,7 @@ def _seen_over_told(steps: pd.DataFrame) -> float:
 
 
 def balances(runs: Runs) -> Found:
-    """Decide whether sharding more than halves the bytes of the largest over the smallest step."""
+    """Decide whether sharding more than halves the ratio of most to fewest bytes of a step."""
     spread = {}
     group = of_model(runs, "covap_fig4", "vgg19")
     for method in ("covap_0.25", "covap_0.25_no_sharding"):

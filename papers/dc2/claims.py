@@ -207,7 +207,7 @@ def same_perplexity(runs: Runs) -> Found:
 
 
 def reach_baseline(runs: Runs) -> Found:
-    """Decide whether Top-k methods reach dense accuracy in long training, 0.001 being lowest."""
+    """Decide whether all Top-k reach dense accuracy in long training, and 0.001 ends lowest."""
     group = runs.of(LONG)
     lowest, others = EXTREME, (MODERATE, *fed(group))
     reached, short = _reached(group, lowest, *others)
@@ -241,7 +241,7 @@ def _reached(group: Group, *methods: str) -> tuple[list[bool | None], str]:
 
 
 def mean_densities(runs: Runs) -> Found:
-    """Decide whether controllers have the published mean densities on delays given to them."""
+    """Decide whether controllers fed with delays have the published mean densities."""
     group = runs.of(LONG)
     holds, told = _as_published(group, fed(group))
     return Found(holds, told, "the paper's delays are not published, these are of our network")
@@ -289,7 +289,7 @@ def _replayed(runs: Runs, model: str, scatter: float) -> Group:
 
 
 def tracks(runs: Runs) -> Found:
-    """Decide whether each controller's density follows the rate: rank correlation over `TRACKS`."""
+    """Decide whether each controller's density follows the rate: rank correlation > `TRACKS`."""
     group = runs.of(IMAGENET)
     found = {method: _correlation(group, method) for method in DC2}
     holds = {method: above(each, TRACKS) for method, each in found.items()}

@@ -40,7 +40,7 @@ def of_comparison(comparison: Comparison) -> dict[str, Drawing]:
 
 
 def of_experiment(comparisons: dict[str, Comparison]) -> dict[str, Drawing]:
-    """Return an experiment's drawings by file name; `comparisons` are by label of their setting."""
+    """Return a drawing of quality over sparsity; {} if no setting varies the density enough."""
     varies = [
         sparsity.vary(_asked(each), "density", FEWEST_DENSITIES) for each in comparisons.values()
     ]

@@ -42,7 +42,7 @@ def cells(rows: list[Any]) -> list[MeasuredCell]:
 
 
 def _with_workers(row: Any) -> Any:
-    """Append the number of workers to the row's method if the paper has several."""
+    """Return the row with `, N workers` after its method if N > 1 and its table is in SCHEMES."""
     several = row.id in SCHEMES and row.workers not in ("", "1")
     return row._replace(method=f"{row.method}, {row.workers} workers") if several else row
 

@@ -86,8 +86,7 @@ def achieved_density(
 ) -> Figure:
     """Draw the share of `what` that each method sent over steps, and the `asked` one dotted.
 
-    `shares` has a table by method with columns step, value, low, high. Raise NothingToDraw without
-    a value.
+    `shares` has tables of step, value, low, high by method. Raise NothingToDraw without a value.
     """
     most_first = sorted(shares, key=lambda method: -asked[method])
     known = {name: shares[name] for name in most_first if shares[name].value.notna().any()}

@@ -27,7 +27,7 @@ class Saw(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A distribution with the mean and the deviation of a histogram's values."""
+    """Distribution with a histogram's mean and deviation, and its distance from the histogram."""
 
     model: str  # laplace | normal
     center: float

@@ -124,7 +124,7 @@ def more_accurate(runs: Runs) -> Found:
 
 
 def stopped(group: Group) -> pd.DataFrame:
-    """Return the methods' runs with their best accuracy until NetSenseML's; NoSuchRuns if none."""
+    """Return runs with their best accuracy until NetSenseML's best; NoSuchRuns if it has none."""
     found = ratios.stopped(group.rows(*METHODS), NETSENSE)
     if found.best[found.method == NETSENSE].isna().any():
         raise NoSuchRuns(f"no runs of {NETSENSE} with evaluations in {group.experiment}")

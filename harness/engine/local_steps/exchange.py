@@ -152,7 +152,7 @@ class OuterExchange:
         self.exchange.shares = {first: 1.0, **dict.fromkeys(rest, 0.0)}
 
     def _send(self, sends: Sequence[int], fill: Fill, patterns: Patterns) -> list[Any]:
-        """Hand these fragments over, and return handles to wait for."""
+        """Fill the fragments `sends` and submit them. Return handles to wait for."""
         for each in sends:
             fill(each)
         memory = [each for fragment in sends for each in self.laid[fragment]]

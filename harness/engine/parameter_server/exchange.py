@@ -152,7 +152,10 @@ class Pushing:
         )
 
     def observe(self, seen: Observation) -> None:
-        """Keep a step's observation for the controller, without time spent on other trainers."""
+        """Keep a step's observation for the controller, without the time spent on other trainers.
+
+        Also write an event for each parameter whose residual was drained in the step.
+        """
         waited_s, self._waited = self._waited / self.clock.dilation, 0.0
         self.seen = replace(seen, comm_s=max(0.0, seen.comm_s - waited_s))
         for name in self._drained:

@@ -86,7 +86,7 @@ class End:
             return decode(bits, values, shape), received_s
 
     def flush(self) -> None:
-        """Wait until everything sent so far has left."""
+        """Wait until everything sent so far has left. Add the time to `flushed_s`."""
         begin = self.clock.now()
         self.channel.flush()
         self.flushed_s += self.clock.now() - begin

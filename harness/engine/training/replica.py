@@ -129,10 +129,10 @@ class Distributed(Replica):
         self.model = self._ddp
 
     def settle(self, backward: Backward, inputs: Tensor) -> None:
-        """Run two backward passes without an exchange, so that DDP has rebuilt its buckets.
+        """Run two backward passes without an exchange, so that DDP rebuilds its buckets.
 
-        They also pay one-time costs. Gradients and buffers are as before. Then the exchange's hook
-        is made. Raise ValueError if a parameter gets no gradient.
+        They also pay one-time costs. Gradients and buffers are as before. Then create the
+        exchange's hook. Raise ValueError if a parameter gets no gradient.
         """
         self._settling = True
         for some in (inputs, inputs[:2]):

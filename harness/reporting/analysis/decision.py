@@ -2,8 +2,7 @@
 
 A method is ranked if all its runs reach the target. If a run misses it, the method's time is a
 lower bound, in which that run counts with its whole time. A run that reached the target and
-diverged afterwards has missed it. An oracle knows the profile in advance, so it is shown without a
-place.
+diverged afterwards has missed it. An oracle knows the profile in advance, so it gets no place.
 
 Only seeds that all ranked methods have are compared. A method that lacks some of them (its sweep is
 unfinished, or a run failed) is incomplete and has no place.

@@ -175,7 +175,7 @@ def published(table: pd.DataFrame) -> Grid:
 
 
 def regret(table: pd.DataFrame) -> Grid:
-    """Format `regret.regret`: a row per run."""
+    """Format the result of `regret.regret`, with a row per run."""
     return grid(table.assign(by=table.by.map(SPOKEN)), REGRET)
 
 

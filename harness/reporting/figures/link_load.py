@@ -29,8 +29,7 @@ def over_time(links: pd.DataFrame) -> pd.DataFrame:
     """Return a row per link and sample: time_s, link, way, rates, backlog_ms and drops.
 
     `links` has the rows of links.csv. `carried_mbit` counts frames that passed the shaper while the
-    emulated clock ran; it stops during evaluation. `drops` counts from the previous row. Units are
-    emulated.
+    emulated clock ran, so not in evaluation. `drops` counts since the last row. Units are emulated.
     """
     found = [_of_link(rows) for _, rows in links.groupby("link", sort=False)]
     return pd.concat(found, ignore_index=True) if found else _of_link(links)

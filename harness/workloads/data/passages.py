@@ -97,7 +97,7 @@ def _parted(passages: list[list[str]]) -> tuple[list[list[str]], list[list[str]]
 
 
 def _numbers(of_modules: Sequence[list[list[str]]], vocabulary: int) -> dict[str, int]:
-    """Number the most frequent words of COMMON modules from 1 on, below `vocabulary`."""
+    """Number the commonest words of >= COMMON (or all) modules, from 1 on, below `vocabulary`."""
     counts: Counter[str] = Counter()
     spread: Counter[str] = Counter()
     for passages in of_modules:

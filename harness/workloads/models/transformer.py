@@ -52,8 +52,7 @@ class Transformer:
 class Rectifier(nn.Module):
     """max(0, x), as a place for a cut: its output, [n, words, hidden], can be replaced.
 
-    It is no nn.ReLU, which torch's layers fuse during evaluation, where a mask after it would be
-    ignored.
+    It is no nn.ReLU, which torch's layers fuse in evaluation and so ignore a mask after it.
     """
 
     def forward(self, x: Tensor) -> Tensor:
