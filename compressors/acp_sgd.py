@@ -33,7 +33,7 @@ from compressors.lowrank import (
 
 @dataclass
 class ACPSGD(Compressor):
-    """Compressor that keeps P and Q of every matrix by parameter name: DDP may rebuild buckets."""
+    """Compressor that sends a factor of every matrix, P and Q in turn, kept by parameter name."""
 
     needs_shapes = True
     by_shape = True

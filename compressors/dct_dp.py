@@ -45,7 +45,7 @@ class Threshold(NamedTuple):
 
 @dataclass
 class DCTDP(Compressor):
-    """Compressor that keeps a threshold by parameter name, since DDP may rebuild buckets."""
+    """Compressor that sends entries above a threshold, which it keeps by parameter name."""
 
     shares_state = True
     lifespan: int = 1000  # steps between two computations of a threshold, >= 1

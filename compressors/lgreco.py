@@ -39,7 +39,7 @@ class Layer(NamedTuple):
 
 @dataclass
 class LGreCo(Compressor):
-    """Compressor that keeps measurements and multiples by parameter: DDP may rebuild buckets."""
+    """Top-k compressor with a budget per layer. It keeps measurements by parameter name."""
 
     period: int = 100  # steps between two choices, >= 1
     alpha: float = 1.0  # error allowed, as a multiple of the uniform choice's, >= 1

@@ -39,7 +39,7 @@ from compressors.lowrank import (
 
 @dataclass
 class PowerSGD(Compressor):
-    """Compressor that keeps Q of every matrix by parameter name, since DDP may rebuild buckets."""
+    """Compressor that sends factors P and Q of every matrix. It keeps Q by parameter name."""
 
     needs_shapes = True
     by_shape = True

@@ -121,7 +121,7 @@ class Link:
 
 @dataclass
 class Hiding:
-    """Window h and always exposed share w of overlap. Both are 0 before the first exchange."""
+    """Estimates of overlap: window h, and share w always exposed. Both are 0 before an exchange."""
 
     window_s: float = field(default=0.0, init=False)  # h
     exposed_share: float = field(default=0.0, init=False)  # w

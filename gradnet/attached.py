@@ -364,7 +364,7 @@ def _as_override(value: str | float | bool) -> str:
 
 
 def _workers(model: DistributedDataParallel, timeout: timedelta | None) -> Workers:
-    """Return the exchange's own process group of the model's ranks."""
+    """Create the exchange's own process group of the model's ranks. Return its `Workers`."""
     ranks = dist.get_process_group_ranks(model.process_group)
     device = next(model.parameters()).device
     by_host = dist.get_backend(model.process_group) == BETWEEN_CPUS.name

@@ -10,7 +10,7 @@ from profiles.limits import check_profile
 
 @dataclass(frozen=True)
 class ByNode:
-    """Profile with own profiles for some nodes, and the largest number of competing flows."""
+    """Profile with own profiles for some nodes. Its competing flows are the most of any of them."""
 
     default: Profile  # of every node that is not in `nodes`
     nodes: Any  # profiles by node number, {3: ...}; kept as sorted pairs

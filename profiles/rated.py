@@ -57,7 +57,7 @@ class DrawnRate(Rated):
 
     @abstractmethod
     def draws(self, random: Random) -> Iterator[tuple[float, float]]:
-        """Yield lengths in seconds and rates, endlessly."""
+        """Yield pairs of a length in seconds and a rate, without end."""
 
     def mbit(self, time_s: float, node: int) -> float:
         return value_at(self, self.series(node), time_s)

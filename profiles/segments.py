@@ -23,7 +23,7 @@ class Drawn(Protocol):
     def seed(self) -> int: ...
 
     def draws(self, random: Random) -> Iterator[tuple[float, float]]:
-        """Yield lengths in seconds and values, endlessly."""
+        """Yield pairs of a length in seconds and a value, without end."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 
 class StepCounter:
-    """Counter of steps without gaps, of one line or scalar; `number` is the last, -1 at first."""
+    """Counter that numbers steps without gaps; `number` is the last step, or -1 at first."""
 
     def __init__(self) -> None:
         self.number = -1

@@ -207,7 +207,7 @@ def _choices(overrides: list[str]) -> list[list[str]]:
 
 
 def _settings(choice: list[str], command: dict[str, Any], own: dict[str, str]) -> Settings:
-    """Compose one run: the link settings of a configuration, and the command."""
+    """Return the settings of one run: the links that `choice` configures, and the command."""
     with in_a_line(choice), sweep.hydra():
         loaded = sweep.load(choice)
         if target := (loaded.get("network") or {}).get("_target_"):

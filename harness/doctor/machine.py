@@ -113,7 +113,7 @@ def others(lock: Path | None = None, ledgers: Path = Path(ledger.FOLDER)) -> Ite
 
 
 def programs(asked: Sequence[Composition]) -> Iterator[Finding]:
-    """Return a finding on iperf3, which makes competing flows: present, and new enough."""
+    """Yield a finding on iperf3, which makes competing flows: present, and new enough."""
     flows = max((run.profile.extremes().flows for run, _ in asked), default=0)
     purpose = f"the profile's {flows} competing flows" if flows else "competing flows"
     wanted, enable = needed(flows > 0), "sudo apt-get install iperf3"

@@ -163,7 +163,7 @@ class Contention:
         return [flow for flow in flows if not flow.flowing]
 
     def _end(self, wish: Wish) -> None:
-        """End the last levels, and return when all their processes and connections are gone."""
+        """End flows beyond `wish.flows`; return when their processes and connections are gone."""
         ending = [flow for level in self._levels[wish.flows :] for flow in level]
         del self._levels[wish.flows :]
         self._look(ending)

@@ -92,7 +92,7 @@ def read_offloads(interface: str) -> dict[str, bool]:
 
 
 def ethtool(interface: str, command: int, value: int = 0) -> int:
-    """Run an ethtool `command` on an interface of the calling thread's namespace; OSError."""
+    """Run an ethtool `command` in this namespace; return its value. OSError if it is refused."""
     held = ctypes.create_string_buffer(_VALUE.pack(command, value), _VALUE.size)
     request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(held))
     with socket.socket() as any_socket:

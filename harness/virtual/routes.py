@@ -48,7 +48,7 @@ class Routes(Protocol):
 
 @dataclass(frozen=True)
 class StarRoutes:
-    """Star shaped by the profile; flows compete from each node to the next, on every link."""
+    """Star shaped by the profile. Flows compete from each node to the next, on every link."""
 
     profile: Profile
     nodes: int

@@ -61,7 +61,7 @@ def _simulate(run_dir: Path, run: Run, network: Simulated, events: Events, tell:
 
 @contextmanager
 def _curve(run_dir: Path, run: Run) -> Iterator[tuple[Curve | None, Kept | None]]:
-    """Return the curve that `run` rests on, or the file for its own curve, or neither.
+    """Context manager: yield the curve that `run` rests on, or the file for its own, or neither.
 
     A run that saves checkpoints trains. While one run trains, others with the same training wait
     for its curve.

@@ -169,7 +169,7 @@ def achieved_density(runs: Runs) -> tuple[pd.Series, pd.Series]:
 
 
 def occupancy_drifts(runs: Runs) -> Found:
-    """Decide whether the share above the Laplace threshold drifts by `DRIFTS`, to below 25 %."""
+    """Decide whether the share over the threshold falls to `DRIFTS` of its start, below 25 %."""
     start, end = achieved_density(runs)
     told = f"{spoken(Group.spread(start))} % at the start, {spoken(Group.spread(end))} % at the end"
     reason = f"drifting is by {1 / DRIFTS:g} times at least, below 25 %"

@@ -41,7 +41,7 @@ def stable_while_degrading(reading: str) -> rules.Rule:
 
 
 def others_fall(runs: Runs) -> Found:
-    """Decide whether the throughput of TopK-0.1 and AllReduce falls below `FALLS` with the rate."""
+    """Decide whether TopK-0.1 and AllReduce fall below `FALLS` of throughput as the rate falls."""
     group = by_reading(runs, DEGRADING, WITHOUT)
     found = _over_parts(group, _kept)
     told = f"least after the highest part, over it: {told_of(found)}; falling is {FALLS:g}"

@@ -139,7 +139,7 @@ def _turned(known: Sequence[Any], main: int, by: int) -> list[Any]:
 
 
 def of_line(chosen: Style) -> dict[str, Any]:
-    """Return keyword arguments for matplotlib's `plot`."""
+    """Return keyword arguments with which matplotlib's `plot` draws a line in style `chosen`."""
     inside = "white" if chosen.hollow else chosen.color
     return {
         "color": chosen.color,
