@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.netsense import NetSenseML, kth_largest, prune_
+from compressors.netsense import NetSenseML
+from compressors.pruning import kth_largest, prune_
 from harness.engine.exchange.feedback import NoFeedback, Residual
 from tests.compressors.reductions import KINDS, Outcome, Replica, gradient
 from tests.compressors.threads import ThreadWorkers, together
