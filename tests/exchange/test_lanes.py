@@ -61,6 +61,8 @@ class Told:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     sent_bytes: int = 0
     received_bytes: int = 0
+    inside_bytes: int = 0
+    shards: int = 1
     intervals: list[tuple[float, float]] = field(default_factory=list)
 
     def all_reduce(self, tensor: torch.Tensor, op: str = "mean") -> torch.Tensor:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from compressors import kernels
 from harness.config.scales import composed
 from harness.records import environment, status
 from harness.records.run_directory import write_json
@@ -82,7 +83,7 @@ def test_done_again_and_failed_the_result_is_still_there(tmp_path, monkeypatch):
 def test_a_first_compilation_is_told_before_the_run_that_waits_for_it(
     first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(environment.kernels, "to_compile", lambda: first)
+    monkeypatch.setattr(kernels, "to_compile", lambda: first)
     asked, _ = composed(["network=simulated", f"results={tmp_path}"])
     said = []
 
