@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from harness.config.scales import describe
-from harness.emulation import placement
+from harness.emulation import host, placement
 from tests.launching import ROOT
 
 FILES = ROOT / "docs" / "cluster"
@@ -33,6 +33,7 @@ def commands(text: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _on_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_interface_to", lambda master: "eth1")
     for name, value in NODE.items():
         monkeypatch.setenv(name, value)
 

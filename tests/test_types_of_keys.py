@@ -16,6 +16,7 @@ from harness.config import sweep
 from harness.config.search_path import choices
 from harness.config.settings import PARTS, BadSetting, Settings
 from harness.config.typed import is_section
+from harness.emulation import host
 
 GROUPS = (*PARTS, "tracker")
 SCENE = ("network=simulated", "workload=digits_convnet")
@@ -83,7 +84,8 @@ def answer(settings: Settings, part: str | None) -> str:
 
 @pytest.fixture(autouse=True)
 def _on_a_machine_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set what network=host reads of its launcher."""
+    """Set what network=host reads of its launcher and of the machine's routes."""
+    monkeypatch.setattr(host, "_interface_to", lambda master: "eth1")
     of_slurm = {"SLURM_NODEID": "0", "SLURM_NNODES": "2", "MASTER_ADDR": "10.0.0.2"}
     for name, value in of_slurm.items():
         monkeypatch.setenv(name, value)

@@ -53,7 +53,7 @@ class OnClock:
     """An exchange and gradients that do nothing but let time go by."""
 
     course = SimpleNamespace(samples=1)
-    workers = SimpleNamespace(world_size=2)
+    workers = SimpleNamespace(world_size=2, shards=1)
     reduction = SimpleNamespace(controller=Fixed())
 
     def __init__(self, clock: ScriptedClock) -> None:
