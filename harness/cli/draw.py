@@ -17,7 +17,7 @@ from profiles.base import Profile
 
 USUAL_S = 600.0  # emulated seconds with draw=true
 MOST_LOOKS = 3000  # samples: more than a figure has pixels
-SEED = re.compile(r"'seed': [^,}]+")
+SEED = re.compile(r"'seed': [^,}]+")  # in the text of a profile's settings
 TICK_S = 0.1  # the network reads a profile no more often
 
 
